@@ -1,0 +1,1 @@
+"""The gunicorn worker class and hooks: roles, refusals, deaths."""

@@ -1,0 +1,1 @@
+"""Session logic: turns, records, dialects. Knows no process, socket or server."""

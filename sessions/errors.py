@@ -1,0 +1,234 @@
+"""Errors, by who is at fault, and the one shape in which a client sees them.
+
+Status, type and code stand on the class. The status is part of the contract: SDKs retry 408, 409,
+429 and every status from 500 up unless `x-should-retry` says otherwise, so a permanent condition
+is a 400, 404, 410, 413 or 422. One place per chassis turns an error into a reply; its body is
+`{"error": {"message", "type", "param", "code"}}`.
+
+Spec: docs/errors.md
+"""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+
+class SettingsError(Exception):
+    """A setting that stops the start; the message is one line for the operator."""
+
+
+class LocalProtocolError(Exception):
+    """Our own code asked a state machine for a step that it does not have."""
+
+
+class ClientVisibleError(Exception):
+    """Anything that becomes an error reply.
+
+    Attributes:
+        message: What happened and what to do, lower case, no full stop.
+        param: The request field at fault, or None.
+    """
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "server_error"
+    code: ClassVar[str] = "internal_error"
+    should_retry: ClassVar[bool] = False
+    retry_after_s: ClassVar[int | None] = None
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+
+    @property
+    def body(self) -> bytes:
+        """The reply body, compact ASCII JSON."""
+        return error_body(self.message, self.type, self.param, self.code)
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """Reply headers besides length and connection, in the order in which they are sent."""
+        found = [
+            ("content-type", "application/json"),
+            ("x-should-retry", "true" if self.should_retry else "false"),
+        ]
+        if self.retry_after_s is not None:
+            found.append(("retry-after", str(self.retry_after_s)))
+        return found
+
+
+def error_body(message: str, kind: str, param: str | None, code: str | None) -> bytes:
+    """The one error shape, as compact ASCII JSON."""
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    return json.dumps({"error": error}, separators=(",", ":")).encode()
+
+
+class RequestError(ClientVisibleError):
+    """The client's request is at fault (4xx)."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_request"
+
+
+class BadHeadError(RequestError):
+    """The request head is not HTTP/1.1."""
+
+    code = "bad_request_head"
+
+
+class BadBodyError(RequestError):
+    """The request body's framing is broken (a chunk size that is none, a cut body)."""
+
+    code = "bad_request_body"
+
+
+class BadSessionIdError(RequestError):
+    """A session id outside of the grammar."""
+
+    code = "bad_session_id"
+
+
+class BadSessionKeyError(RequestError):
+    """A session key whose signature is not ours."""
+
+    status = 401
+    type = "authentication_error"
+    code = "bad_session_key"
+
+
+class UnknownSessionError(RequestError):
+    """No session of that id was ever created here."""
+
+    status = 404
+    type = "not_found_error"
+    code = "session_not_found"
+
+
+class UnknownPathError(RequestError):
+    """No such route."""
+
+    status = 404
+    type = "not_found_error"
+    code = "not_found"
+
+
+class MethodNotAllowedError(RequestError):
+    """The route exists, the method does not."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class HeadTooSlowError(RequestError):
+    """The head did not end in time."""
+
+    status = 408
+    type = "timeout_error"
+    code = "head_timeout"
+
+
+class BodyTooSlowError(RequestError):
+    """The body stood still for too long."""
+
+    status = 408
+    type = "timeout_error"
+    code = "body_timeout"
+
+
+class GoneSessionError(RequestError):
+    """A session that was deleted, expired, or is closing; the message says which."""
+
+    status = 410
+    type = "gone_error"
+    code = "session_gone"
+
+
+class BodyTooLargeError(RequestError):
+    """The body is over the limit."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class UnprocessableError(RequestError):
+    """Well-formed, but it cannot be done in this session's state."""
+
+    status = 422
+    code = "unprocessable"
+
+
+class UpgradeRefusedError(RequestError):
+    """WebSocket is not spoken here."""
+
+    status = 426
+    code = "upgrade_refused"
+
+
+class HeadTooLargeError(RequestError):
+    """The head is over the limit."""
+
+    status = 431
+    code = "head_too_large"
+
+
+class ContextLengthError(RequestError):
+    """The engine cannot hold the prompt and its completion."""
+
+    code = "context_length_exceeded"
+
+
+class EngineUnreachableError(ClientVisibleError):
+    """The engine cannot be reached, or the connection broke."""
+
+    status = 502
+    type = "upstream_error"
+    code = "engine_unreachable"
+    should_retry = True
+
+
+class EngineReplyUnusableError(ClientVisibleError):
+    """The engine answered something that no turn can be made of."""
+
+    status = 502
+    type = "upstream_error"
+    code = "engine_reply_unusable"
+    should_retry = True
+
+
+class EngineTimeoutError(ClientVisibleError):
+    """The engine went silent."""
+
+    status = 504
+    type = "upstream_error"
+    code = "engine_timeout"
+    should_retry = True
+
+
+class NotReadyError(ClientVisibleError):
+    """The group is starting or draining, or a limit is reached for now."""
+
+    status = 503
+    type = "unavailable_error"
+    code = "not_ready"
+    should_retry = True
+    retry_after_s: ClassVar[int | None] = 1
+
+
+class OverloadedError(NotReadyError):
+    """A queue or a limit of ours is full for now."""
+
+    code = "overloaded"
+
+
+class GroupDyingError(ClientVisibleError):
+    """A member of the group died and the group is going down; the message names it."""
+
+    status = 503
+    type = "unavailable_error"
+    code = "group_dying"
+
+
+class InternalError(ClientVisibleError):
+    """Our own fault; the log has the cause."""

@@ -1,0 +1,1 @@
+"""Lending a client connection: messages, connection states, shared state, the front."""

@@ -1,0 +1,114 @@
+"""The board: what the members of a group tell each other through shared memory.
+
+An anonymous shared mapping made by the arbiter before the forks. Each member has one row of
+aligned 8-byte words that only it writes (phase, pid, last beat, open sessions, requests served),
+so a read needs no lock and a busy or dead member costs its readers nothing. The arbiter alone
+writes the cause of a death, a line of text, and the draining flag is written once, by whoever
+learns of it first. Row 0 is the router's, row i + 1 is shard i's.
+
+Spec: docs/lending.md#board
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import time
+from dataclasses import dataclass
+from typing import Final
+
+_WORDS: Final = 8  # per row, so that a row is one cache line
+_CAUSE_BYTES: Final = 1024
+_PHASE, _PID, _BEAT_NS, _SESSIONS, _REQUESTS = range(5)
+
+
+class Phase(enum.IntEnum):
+    """Where a member of the group stands in its life."""
+
+    FORKED = 0
+    BOOTING = 1
+    READY = 2
+    DRAINING = 3
+    DRAINED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One member as it last described itself.
+
+    Attributes:
+        beat_age_s: Seconds since its loop last beat; infinite before the first beat.
+        sessions: Open sessions; 0 for the router.
+        requests: Requests answered since its start.
+    """
+
+    phase: Phase
+    pid: int
+    beat_age_s: float
+    sessions: int
+    requests: int
+
+
+class Board:
+    """Shared counters of one group; made before the forks."""
+
+    def __init__(self, shards: int) -> None:
+        """Make the mapping.
+
+        Args:
+            shards: Number of shards; the board has one row more.
+        """
+        self.shards = shards
+        self.started_ns = time.time_ns()
+        size = (shards + 2) * _WORDS * 8 + _CAUSE_BYTES
+        self._map = mmap.mmap(-1, size)
+        self._words = memoryview(self._map)[: (shards + 2) * _WORDS * 8].cast("Q")
+        self._text = memoryview(self._map)[(shards + 2) * _WORDS * 8 :]
+
+    def row_of_shard(self, index: int) -> int:
+        """The row number of a shard."""
+        return index + 1
+
+    def set_phase(self, row: int, phase: Phase, pid: int) -> None:
+        """Write a member's phase and pid."""
+        self._words[row * _WORDS + _PID] = pid
+        self._words[row * _WORDS + _PHASE] = phase
+
+    def beat(self, row: int, *, sessions: int = 0, requests: int = 0) -> None:
+        """Say that the member's loop turns, and publish its counters."""
+        base = row * _WORDS
+        self._words[base + _SESSIONS] = sessions
+        self._words[base + _REQUESTS] = requests
+        self._words[base + _BEAT_NS] = time.monotonic_ns()
+
+    def read_row(self, row: int) -> Row:
+        """What a member last said of itself."""
+        base = row * _WORDS
+        beat = self._words[base + _BEAT_NS]
+        return Row(
+            phase=Phase(self._words[base + _PHASE]),
+            pid=self._words[base + _PID],
+            beat_age_s=(time.monotonic_ns() - beat) / 1e9 if beat else float("inf"),
+            sessions=self._words[base + _SESSIONS],
+            requests=self._words[base + _REQUESTS],
+        )
+
+    @property
+    def draining(self) -> bool:
+        """Whether the group was told to stop."""
+        return self._words[(self.shards + 1) * _WORDS] != 0
+
+    def set_draining(self) -> None:
+        """Say that the group was told to stop; never taken back."""
+        self._words[(self.shards + 1) * _WORDS] = 1
+
+    @property
+    def cause(self) -> str:
+        """The first death of the group in words, or "" while none is known."""
+        return bytes(self._text).split(b"\0", 1)[0].decode(errors="replace")
+
+    def set_cause(self, text: str) -> None:
+        """Write the cause of the first death; later ones are ignored."""
+        if not self.cause:
+            line = text.encode()[: _CAUSE_BYTES - 1]
+            self._text[: len(line)] = line

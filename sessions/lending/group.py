@@ -1,0 +1,69 @@
+"""What all members of one group share: made by the arbiter before the forks, inherited by each.
+
+`Group` is data; `Life` is how a role (router, shard, lone shard) speaks with the worker process
+that runs it. The chassis gives both to the role, so a role knows nothing of gunicorn.
+
+Spec: docs/architecture.md#processes
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sessions.lending.board import Board
+    from sessions.lending.cells import Cells
+    from sessions.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The shared state of a group.
+
+    Attributes:
+        settings: As read by the arbiter.
+        board: Shared counters.
+        cells: One state cell per slot (lending rule 16).
+        runtime_dir: Private folder (mode 0700) of the group's sockets.
+        run_secret: Random bytes of this run, for session keys and tokens; never logged.
+        instance_id: 32 hex digits that name this run in health answers.
+    """
+
+    settings: Settings
+    board: Board
+    cells: Cells
+    runtime_dir: Path
+    run_secret: bytes
+    instance_id: str
+
+    @property
+    def channel_path(self) -> Path:
+        """The router's SEQPACKET listener, made by the router."""
+        return self.runtime_dir / "router.channel"
+
+    def shard_socket_path(self, index: int) -> Path:
+        """A shard's own HTTP socket for probes and operators, made by the shard (mode 0600)."""
+        return self.runtime_dir / f"shard-{index}.sock"
+
+
+class Life(Protocol):
+    """What a role tells its worker process and hears from it."""
+
+    @property
+    def stop_requested(self) -> asyncio.Event:
+        """Set when the process was told to end gracefully (SIGTERM)."""
+
+    def beat(self, *, sessions: int = 0, requests: int = 0) -> None:
+        """Say once a second that the role's loop turns; publishes the counters."""
+
+    def on_ready(self) -> None:
+        """The role can serve: ends the boot deadline."""
+
+    def on_drained(self) -> None:
+        """Nothing is in flight any more and nothing will be accepted: a clean end follows."""
+
+    def fail_boot(self, reason: str) -> None:
+        """The role cannot boot: logs the reason and ends the process at once; does not return."""

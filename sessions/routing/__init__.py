@@ -1,0 +1,1 @@
+"""Who owns a request: ids, keys, kinds. Pure."""

@@ -1,0 +1,174 @@
+"""Settings: the environment variables `SESSIONS_*`, read once into one frozen dataclass.
+
+`read_settings` parses and checks every variable and refuses an unknown one by name, so a typing
+error stops the start instead of being ignored. Nothing else in the package reads the environment.
+
+Spec: docs/settings.md
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Final, TypeVar
+
+from sessions.errors import SettingsError
+
+PREFIX: Final = "SESSIONS_"
+SIMULATED_ENGINE: Final = "sim:"
+_ID_PREFIX_MAX: Final = 64
+
+_T = TypeVar("_T")
+
+
+class RouterMode(enum.Enum):
+    """When a router stands before the shards."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One value per environment variable; the field name is the variable's without its prefix."""
+
+    shards: int = 1
+    router: RouterMode = RouterMode.AUTO
+    bind: str = "127.0.0.1:8000"
+    public_url: str = ""
+    app: str = ""
+    engine_url: str = ""
+    engine_api_key: str = ""
+    tokenizer: str = ""
+    tito_family: str = "auto"
+    cancel_on_disconnect: bool = False
+    sse_keepalive_s: float = 3.0
+    timeout_s: int = 60
+    boot_deadline_s: float = 60.0
+    graceful_s: int = 30
+    drain_delay_s: float = 0.0
+    max_connections: int = 8192
+    head_bytes: int = 65536
+    head_timeout_s: float = 15.0
+    idle_timeout_s: float = 75.0
+    body_bytes: int = 268435456
+    body_timeout_s: float = 60.0
+    runtime_dir: str = ""
+    log_format: str = "text"
+    id_prefix: str = ""
+
+    @property
+    def has_router(self) -> bool:
+        """Whether a router worker stands before the shards."""
+        return self.shards > 1 or self.router is RouterMode.ALWAYS
+
+    @property
+    def worker_count(self) -> int:
+        """Gunicorn workers of the group: the shards, and the router if there is one."""
+        return self.shards + (1 if self.has_router else 0)
+
+
+def variable_of(field: str) -> str:
+    """The environment variable that sets a field of `Settings`."""
+    return PREFIX + field.upper()
+
+
+def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read and check all settings.
+
+    Args:
+        environ: Names to values; an empty value counts as unset.
+
+    Returns:
+        The settings, each within its range.
+
+    Raises:
+        SettingsError: A value is out of its range or not of its type, or a variable with our
+            prefix is unknown. The message names the variable and says what is allowed.
+    """
+    known = {variable_of(field.name): field.name for field in fields(Settings)}
+    unknown = sorted(n for n in environ if n.startswith(PREFIX) and n not in known)
+    if unknown:
+        raise SettingsError(f"unknown setting {', '.join(unknown)} (see docs/settings.md)")
+    values = {
+        field: _parse(name, environ[name], _PARSERS.get(field, str))
+        for name, field in known.items()
+        if environ.get(name)
+    }
+    return Settings(**values)  # type: ignore[arg-type]
+
+
+def _parse(name: str, text: str, parse: Callable[[str], _T]) -> _T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise SettingsError(f"{name}={text!r} is refused: {error}") from None
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not low <= value <= high:
+            raise ValueError(f"expected seconds from {low:g} to {high:g}")
+        return value
+
+    return parse
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"expected one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def _flag(text: str) -> bool:
+    return _one_of("0", "1")(text) == "1"
+
+
+def _router_mode(text: str) -> RouterMode:
+    return RouterMode(_one_of(*(mode.value for mode in RouterMode))(text))
+
+
+def _id_prefix(text: str) -> str:
+    if len(text) > _ID_PREFIX_MAX or not all(
+        c.isascii() and (c.isalnum() or c in "._~-") for c in text
+    ):
+        raise ValueError("expected at most 64 characters of A-Z a-z 0-9 . _ ~ -")
+    return text
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "shards": _whole(1, 256),
+    "router": _router_mode,
+    "cancel_on_disconnect": _flag,
+    "sse_keepalive_s": _seconds(0.05, 3600),
+    "timeout_s": _whole(2, 86400),
+    "boot_deadline_s": _seconds(1, 86400),
+    "graceful_s": _whole(1, 86400),
+    "drain_delay_s": _seconds(0, 3600),
+    "max_connections": _whole(1, 1_000_000),
+    "head_bytes": _whole(1024, 1 << 20),
+    "head_timeout_s": _seconds(0.1, 3600),
+    "idle_timeout_s": _seconds(0.1, 86400),
+    "body_bytes": _whole(1024, 1 << 40),
+    "body_timeout_s": _seconds(0.1, 86400),
+    "log_format": _one_of("text", "json"),
+    "id_prefix": _id_prefix,
+}

@@ -1,0 +1,1 @@
+"""A shard: uvicorn protocol for lent connections, and the wiring of the app."""
