@@ -148,9 +148,7 @@ def _router_mode(text: str) -> RouterMode:
 
 
 def _id_prefix(text: str) -> str:
-    if len(text) > _ID_PREFIX_MAX or not all(
-        c.isascii() and (c.isalnum() or c in "._~-") for c in text
-    ):
+    if len(text) > _ID_PREFIX_MAX or not re.fullmatch(r"[A-Za-z0-9._~-]*", text):
         raise ValueError("expected at most 64 characters of A-Z a-z 0-9 . _ ~ -")
     return text
 
