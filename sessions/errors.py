@@ -11,6 +11,7 @@ Spec: docs/errors.md
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -115,10 +116,23 @@ class UnknownPathError(RequestError):
 
 
 class MethodNotAllowedError(RequestError):
-    """The route exists, the method does not."""
+    """The route exists, the method does not.
+
+    Attributes:
+        allow: The methods that the route has, for the `Allow` header; empty for CONNECT.
+    """
 
     status = 405
     code = "method_not_allowed"
+
+    def __init__(self, message: str, *, allow: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.allow = tuple(allow)
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """As for every error, and `Allow` (RFC 9110 section 15.5.6)."""
+        return [*super().headers, *([("allow", ", ".join(self.allow))] if self.allow else [])]
 
 
 class HeadTooSlowError(RequestError):
@@ -171,6 +185,18 @@ class HeadTooLargeError(RequestError):
 
     status = 431
     code = "head_too_large"
+
+
+class HistoryMismatchError(RequestError):
+    """The messages neither extend the session's history nor go back by as much as it allows."""
+
+    code = "history_mismatch"
+
+
+class UnsupportedContentError(RequestError):
+    """Well-formed content of which no tokens can be made (an image)."""
+
+    code = "unsupported_content"
 
 
 class ContextLengthError(RequestError):

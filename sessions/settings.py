@@ -14,12 +14,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 from sessions.errors import SettingsError
 
 PREFIX: Final = "SESSIONS_"
 SIMULATED_ENGINE: Final = "sim:"
 _ID_PREFIX_MAX: Final = 64
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 section 5.6.2
 
 _T = TypeVar("_T")
 
@@ -42,6 +44,10 @@ class Settings:
     app: str = ""
     engine_url: str = ""
     engine_api_key: str = ""
+    engine_timeout_s: float = 3600.0
+    engine_connect_timeout_s: float = 5.0
+    routing_key_header: str = "X-SMG-Routing-Key"
+    routing_replay: bool = False
     tokenizer: str = ""
     tito_family: str = "auto"
     cancel_on_disconnect: bool = False
@@ -56,6 +62,7 @@ class Settings:
     idle_timeout_s: float = 75.0
     body_bytes: int = 268435456
     body_timeout_s: float = 60.0
+    tombstones: int = 16384
     runtime_dir: str = ""
     log_format: str = "text"
     id_prefix: str = ""
@@ -99,6 +106,31 @@ def read_settings(environ: Mapping[str, str] = os.environ) -> Settings:
         if environ.get(name)
     }
     return Settings(**values)  # type: ignore[arg-type]
+
+
+def check_app_settings(settings: Settings) -> None:
+    """Refuse settings with which the rollout server cannot start.
+
+    Pure and cheap, so that the arbiter can call it before the forks. What needs files or libraries
+    (whether the tokenizer loads) is found by the shards.
+
+    Args:
+        settings: As read. With `SESSIONS_APP` set there is nothing to check.
+
+    Raises:
+        SettingsError: The engine or the tokenizer is not named; the message names the variable.
+    """
+    if settings.app:
+        return
+    if not settings.engine_url:
+        raise SettingsError(
+            "SESSIONS_ENGINE_URL is not set: give the engine's base URL,"
+            f" or {SIMULATED_ENGINE!r} for the simulated engine"
+        )
+    if not settings.tokenizer and not settings.engine_url.startswith(SIMULATED_ENGINE):
+        raise SettingsError(
+            "SESSIONS_TOKENIZER is not set: give a folder with a tokenizer.json, or pkg:qwen3"
+        )
 
 
 def _parse(name: str, text: str, parse: Callable[[str], _T]) -> _T:
@@ -147,6 +179,24 @@ def _router_mode(text: str) -> RouterMode:
     return RouterMode(_one_of(*(mode.value for mode in RouterMode))(text))
 
 
+def _base_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("expected a URL like http://host:port without query")
+    _ = parts.port  # raises ValueError when it is no port
+    return text.rstrip("/")
+
+
+def _engine_url(text: str) -> str:
+    return text if text.startswith(SIMULATED_ENGINE) else _base_url(text)
+
+
+def _header_name(text: str) -> str:
+    if not _HEADER_NAME.fullmatch(text):
+        raise ValueError("expected the name of an HTTP header")
+    return text
+
+
 def _id_prefix(text: str) -> str:
     if len(text) > _ID_PREFIX_MAX or not re.fullmatch(r"[A-Za-z0-9._~-]*", text):
         raise ValueError("expected at most 64 characters of A-Z a-z 0-9 . _ ~ -")
@@ -156,6 +206,12 @@ def _id_prefix(text: str) -> str:
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "shards": _whole(1, 256),
     "router": _router_mode,
+    "public_url": _base_url,
+    "engine_url": _engine_url,
+    "engine_timeout_s": _seconds(0.1, 604800),
+    "engine_connect_timeout_s": _seconds(0.1, 3600),
+    "routing_key_header": _header_name,
+    "routing_replay": _flag,
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
     "timeout_s": _whole(2, 86400),
@@ -168,6 +224,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "idle_timeout_s": _seconds(0.1, 86400),
     "body_bytes": _whole(1024, 1 << 40),
     "body_timeout_s": _seconds(0.1, 86400),
+    "tombstones": _whole(1, 1 << 24),
     "log_format": _one_of("text", "json"),
     "id_prefix": _id_prefix,
 }
