@@ -1,0 +1,114 @@
+"""Kinds: how a request names its session, and how that session's owner is found. Data only.
+
+An application installs the kinds that its sessions have; `sessions.routing.naming` reads requests
+by them. `ROLLOUT` is named by its path or by a session key and owned by hash. The kinds whose
+owner is claimed also name their sessions by cookies, MCP tokens, body fields and claimed paths:
+those fields are None here until such a kind is installed.
+
+Spec: docs/routing.md#kinds
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sessions.routing.keys import id_of_session_key
+
+_BEARER: Final = "bearer "
+
+
+class Ownership(enum.Enum):
+    """How the shard that holds a session is found."""
+
+    HASH = enum.auto()  # by the key alone
+    CLAIM = enum.auto()  # by a table that shards feed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderNaming:
+    """A header whose value may name a session.
+
+    Attributes:
+        name: Lower-case.
+        under: Only requests whose decoded path starts with this are read.
+        reader: Takes the value, gives the session's key, or None when it names none.
+    """
+
+    name: bytes
+    under: str
+    reader: Callable[[bytes], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyNaming:
+    """A field of a small JSON body that names a session (lending rule 14).
+
+    Attributes:
+        field: The field's name.
+        seed_routes: Paths whose request opens a session.
+        close_routes: Paths whose request ends one.
+    """
+
+    field: str
+    seed_routes: frozenset[str]
+    close_routes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionKind:
+    """One kind of session.
+
+    Attributes:
+        name: For logs and metrics.
+        ownership: How the owner is found.
+        headers: Read in this order, before all other ways.
+        cookie: The cookie that carries the key.
+        mcp_token_header: The header that carries the key on `/mcp`.
+        path_prefix: The path segment that comes before a session id.
+        path_claim: The path prefix that shards claim as a whole.
+        body: How a body names the session.
+    """
+
+    name: str
+    ownership: Ownership
+    headers: tuple[HeaderNaming, ...] = ()
+    cookie: str | None = None
+    mcp_token_header: bytes | None = None
+    path_prefix: str | None = None
+    path_claim: str | None = None
+    body: BodyNaming | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A session that a request names: its kind, and its key (the id, for a rollout)."""
+
+    kind: SessionKind
+    key: str
+
+
+def read_bearer_key(value: bytes) -> str | None:
+    """The session that `Authorization: Bearer <session key>` names, or None."""
+    text = value.decode("latin-1")
+    if text[: len(_BEARER)].lower() != _BEARER:
+        return None
+    return id_of_session_key(text[len(_BEARER) :].strip(" \t"))
+
+
+def read_plain_key(value: bytes) -> str | None:
+    """The session that a header names whose whole value is a session key, or None."""
+    return id_of_session_key(value.decode("latin-1").strip(" \t"))
+
+
+ROLLOUT: Final = SessionKind(
+    name="rollout",
+    ownership=Ownership.HASH,
+    headers=(
+        HeaderNaming(name=b"authorization", under="/v1/", reader=read_bearer_key),
+        HeaderNaming(name=b"x-api-key", under="/v1/", reader=read_plain_key),
+    ),
+    path_prefix="sessions",
+)
