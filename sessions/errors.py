@@ -23,6 +23,31 @@ class LocalProtocolError(Exception):
     """Our own code asked a state machine for a step that it does not have."""
 
 
+class SimRefusalError(Exception):
+    """The simulated engine refuses a request, in an engine's flat error form instead of ours.
+
+    Attributes:
+        message: What the engine says.
+        status: HTTP status, also the body's `code`.
+        type: The body's `type`.
+        param: The request field at fault, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        type: str = "BadRequestError",  # noqa: A002 - the word of the wire format
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.type = type
+        self.param = param
+
+
 class ClientVisibleError(Exception):
     """Anything that becomes an error reply.
 
