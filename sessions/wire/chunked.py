@@ -97,9 +97,10 @@ class ChunkedScanner:
         """The line that `piece` completes, without its CRLF."""
         self._keep_line(piece)
         line, self._line = self._line, b""
-        if line.find(b"\r") != len(line) - 2:
+        text = line[:-2]
+        if not line.endswith(b"\r\n") or b"\r" in text:
             raise BadBodyError("a line of the chunked body does not end in CRLF")
-        return line[:-2]
+        return text
 
     @property
     def _line_limit(self) -> int:

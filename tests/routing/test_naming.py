@@ -1,0 +1,160 @@
+"""Naming: which session a head names, and that the path is read as the application reads it."""
+
+import string
+from collections.abc import Callable, Mapping
+from urllib.parse import quote, unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions.errors import BadSessionIdError
+from sessions.routing.kinds import (
+    ROLLOUT,
+    HeaderNaming,
+    Named,
+    Ownership,
+    SessionKind,
+)
+from sessions.routing.naming import name_of
+
+HEX = b"0123456789abcdef" * 2
+KEY = b"abc." + HEX
+EPISODE = SessionKind(
+    name="episode",
+    ownership=Ownership.CLAIM,
+    headers=(
+        HeaderNaming(
+            name=b"x-episode", under="/", reader=lambda value: value.decode() if value else None
+        ),
+    ),
+)
+ids = st.text(string.ascii_letters + string.digits + "._~-", min_size=1, max_size=128)
+
+
+def headers(found: Mapping[bytes, bytes] | None = None) -> Callable[[bytes], bytes | None]:
+    return (found or {}).get
+
+
+def key_of(path: str, found: Mapping[bytes, bytes] | None = None) -> str | None:
+    named = name_of((ROLLOUT,), path, headers(found))
+    return None if named is None else named.key
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/sessions/abc", "abc"),
+        ("/sessions/abc/", "abc"),
+        ("/sessions/abc/v1/chat/completions", "abc"),
+        ("/sessions/abc//x", "abc"),
+        ("/sessions/%61bc/v1", "abc"),
+        ("/%73essions/abc/v1", "abc"),
+        ("/%73ession%73/a%2Dc", "a-c"),
+        ("/sessions/abc/a%2Fb", "abc"),
+        ("/sessions/abc/%2E%2E", "abc"),
+        ("/sessions/sessions/sessions", "sessions"),
+        ("/", None),
+        ("/sessions", None),
+        ("/sessions/", None),
+        ("/sessions%2F", None),
+        ("/sessionsx/abc", None),
+        ("/Sessions/abc", None),
+        ("//sessions/abc", None),
+        ("/x/sessions/abc", None),
+        ("/v1/chat/completions", None),
+        ("/v1%2Fx%zz", None),
+        ("*", None),
+        ("", None),
+    ],
+)
+def test_a_rollout_is_named_by_its_path(path: str, key: str | None):
+    assert key_of(path) == key
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sessions//v1/models",
+        "/sessions/a b",
+        "/sessions/a%20b/v1",
+        "/sessions/a%2Fb/v1",
+        "/sessions/%2F",
+        "/sessions/" + "x" * 129,
+        "/sessions/%2561",
+        "/sessions/%zz",
+        "/sessions/%C3%A9/v1",
+        "/sessions/a;b/v1",
+        "/sessions/%",
+    ],
+)
+def test_a_bad_id_in_a_path_is_refused(path: str):
+    with pytest.raises(BadSessionIdError):
+        key_of(path)
+
+
+@pytest.mark.parametrize("path", ["/sessions%2Fabc", "/sessions%2fabc/v1", "/%73essions%2Fabc/v1"])
+def test_a_session_path_with_an_encoded_slash_is_refused(path: str):
+    with pytest.raises(BadSessionIdError, match="encoded slash"):
+        key_of(path)
+
+
+@settings(derandomize=True, deadline=None)
+@given(ids, st.sampled_from(["", "/", "/v1/models"]))
+def test_any_quoting_of_an_id_names_the_same_session(session_id: str, rest: str):
+    everything = "".join(f"%{ord(c):02X}" for c in session_id)
+    for raw in (session_id, quote(session_id), everything):
+        assert key_of(f"/sessions/{raw}{rest}") == session_id
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(st.text("s%2Fe/a73ions", max_size=24).map(lambda text: "/" + text))
+def test_a_path_that_the_application_sees_as_a_session_is_never_unnamed(path: str):
+    for raw in (path, "/sessions" + path, "/%73essions%2F" + path):
+        try:
+            key = key_of(raw)
+        except BadSessionIdError:
+            continue
+        parts = unquote(raw).split("/")
+        seen = parts[2] if parts[1] == "sessions" and len(parts) > 2 else ""
+        assert (key or "") == seen
+
+
+@pytest.mark.parametrize(
+    "found", [{b"authorization": b"Bearer " + KEY}, {b"x-api-key": KEY}], ids=["bearer", "api-key"]
+)
+def test_a_session_key_names_its_session_on_plain_paths_only(found: dict[bytes, bytes]):
+    assert key_of("/v1/chat/completions", found) == "abc"
+    assert key_of("/%761/models", found) == "abc"
+    assert key_of("/v1", found) is None
+    assert key_of("/v2/models", found) is None
+    assert key_of("/sessions", found) is None
+    assert key_of("/livez", found) is None
+    assert key_of("/sessions/other/v1/models", found) == "other"
+
+
+def test_a_bearer_without_the_form_names_nothing():
+    assert key_of("/v1/models", {b"authorization": b"Bearer sk-123"}) is None
+
+
+def test_the_api_key_is_read_when_the_bearer_has_not_the_form():
+    found = {b"authorization": b"Bearer sk-123", b"x-api-key": KEY}
+    assert key_of("/v1/models", found) == "abc"
+
+
+def test_the_bearer_wins_when_both_headers_hold_keys():
+    found = {b"authorization": b"Bearer first." + HEX, b"x-api-key": KEY}
+    assert key_of("/v1/models", found) == "first"
+
+
+def test_the_kind_is_told_and_the_first_that_is_named_wins():
+    found = headers({b"x-episode": b"e1"})
+    assert name_of((EPISODE, ROLLOUT), "/sessions/abc", found) == Named(EPISODE, "e1")
+    assert name_of((ROLLOUT, EPISODE), "/sessions/abc", found) == Named(ROLLOUT, "abc")
+    assert name_of((ROLLOUT, EPISODE), "/run", found) == Named(EPISODE, "e1")
+    assert name_of((EPISODE, ROLLOUT), "/sessions/abc", headers()) == Named(ROLLOUT, "abc")
+
+
+def test_a_kind_that_is_not_installed_names_nothing():
+    assert name_of((), "/sessions/abc", headers({b"x-episode": b"e1"})) is None
+    assert name_of((EPISODE,), "/sessions/a b", headers()) is None
