@@ -15,6 +15,7 @@ Spec: docs/sessions.md#tokenizers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from tokenizers import Tokenizer
@@ -25,7 +26,7 @@ from sessions.tokens.unicode_text import without_lone_surrogates
 class HuggingFaceTokenizer:
     """Implements `sessions.tokens.tokenizer.Tokenizer`; see the module docstring."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         """Read a `tokenizer.json`.
 
         Args:
@@ -35,8 +36,9 @@ class HuggingFaceTokenizer:
             ValueError: The file cannot be read or is no tokenizer; the message says why.
         """
         try:
-            self._tokenizer = Tokenizer.from_file(path)
-        except Exception as error:
+            # Not `from_file`: it raises a bare Exception.
+            self._tokenizer = Tokenizer.from_buffer(path.read_bytes())
+        except (OSError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

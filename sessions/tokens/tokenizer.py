@@ -89,4 +89,4 @@ def _load(name: str) -> Tokenizer:
         raise ValueError(f"no file {path}")
     from sessions.tokens.huggingface import HuggingFaceTokenizer  # noqa: PLC0415 - see above
 
-    return HuggingFaceTokenizer(str(path))
+    return HuggingFaceTokenizer(path)
