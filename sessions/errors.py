@@ -230,6 +230,30 @@ class ContextLengthError(RequestError):
     code = "context_length_exceeded"
 
 
+class UnrenderableMessageError(RequestError):
+    """The chat template cannot render the messages; `param` names the message."""
+
+    code = "unrenderable_message"
+
+
+class UnsupportedContentError(RequestError):
+    """A content part that has no tokens here (an image); `param` names the part."""
+
+    code = "unsupported_content"
+
+
+class RoleNotAppendableError(RequestError):
+    """A message whose role may not follow a sampled reply; `param` names the message."""
+
+    code = "role_not_appendable"
+
+
+class BadTemplateKwargsError(RequestError):
+    """`chat_template_kwargs` is no object, or changes what the family fixes."""
+
+    code = "bad_template_kwargs"
+
+
 class EngineUnreachableError(ClientVisibleError):
     """The engine cannot be reached, or the connection broke."""
 
