@@ -236,12 +236,6 @@ class UnrenderableMessageError(RequestError):
     code = "unrenderable_message"
 
 
-class UnsupportedContentError(RequestError):
-    """A content part that has no tokens here (an image); `param` names the part."""
-
-    code = "unsupported_content"
-
-
 class RoleNotAppendableError(RequestError):
     """A message whose role may not follow a sampled reply; `param` names the message."""
 
