@@ -218,12 +218,6 @@ class HistoryMismatchError(RequestError):
     code = "history_mismatch"
 
 
-class UnsupportedContentError(RequestError):
-    """Well-formed content of which no tokens can be made (an image)."""
-
-    code = "unsupported_content"
-
-
 class ContextLengthError(RequestError):
     """The engine cannot hold the prompt and its completion."""
 
