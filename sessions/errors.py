@@ -218,6 +218,12 @@ class HistoryMismatchError(RequestError):
     code = "history_mismatch"
 
 
+class UnsupportedContentError(RequestError):
+    """Well-formed content of which no tokens can be made (an image); `param` names the part."""
+
+    code = "unsupported_content"
+
+
 class ContextLengthError(RequestError):
     """The engine cannot hold the prompt and its completion."""
 
