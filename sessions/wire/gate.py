@@ -72,14 +72,22 @@ class _Seen:
 class _Fields:
     """What the watched headers of one head say."""
 
-    __slots__ = ("content_length", "expects_continue", "framing", "has_host", "upgrade")
+    __slots__ = (
+        "content_length",
+        "expects_continue",
+        "framing",
+        "has_host",
+        "upgrades",
+        "websocket",
+    )
 
     def __init__(self) -> None:
         self.framing = Framing.NONE
         self.content_length = 0
         self.has_host = False
         self.expects_continue = False
-        self.upgrade: bytes | None = None
+        self.upgrades = False
+        self.websocket = False
 
 
 def read_head(buffer: bytes, start: int, limit_bytes: int) -> Head | None:
@@ -117,7 +125,8 @@ def read_head(buffer: bytes, start: int, limit_bytes: int) -> Head | None:
     if method == b"CONNECT":
         raise MethodNotAllowedError("CONNECT is not served here")
     fields = _fields_of(seen.headers, version)
-    if fields.upgrade is not None and parser.should_upgrade() and b"websocket" in fields.upgrade:
+    # On HTTP/1.0 or without `Connection: upgrade` it means nothing (RFC 9110 section 7.8).
+    if fields.websocket and version == "1.1" and parser.should_upgrade():
         raise UpgradeRefusedError("WebSocket is not served here, use plain HTTP requests")
     return Head(
         method=method,
@@ -130,7 +139,7 @@ def read_head(buffer: bytes, start: int, limit_bytes: int) -> Head | None:
         content_length=fields.content_length,
         keep_alive=keep_alive and version == "1.1",
         expects_continue=fields.expects_continue,
-        upgrades=fields.upgrade is not None,
+        upgrades=fields.upgrades,
     )
 
 
@@ -213,7 +222,8 @@ def _fields_of(headers: list[tuple[bytes, bytes]], version: str) -> _Fields:
         elif name == b"expect":
             fields.expects_continue = value.lower() == b"100-continue"
         else:
-            fields.upgrade = (fields.upgrade or b"") + b"," + value.lower()
+            fields.upgrades = True
+            fields.websocket |= b"websocket" in value.lower()
     if version == "1.1" and not fields.has_host:
         raise BadHeadError("the request has no Host header")
     return fields
