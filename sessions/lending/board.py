@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+ROUTER_ROW: Final = 0
 _WORDS: Final = 8  # per row, so that a row is one cache line
 _CAUSE_BYTES: Final = 1024
 _PHASE, _PID, _BEAT_NS, _SESSIONS, _REQUESTS = range(5)

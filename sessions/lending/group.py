@@ -44,6 +44,11 @@ class Group:
         """The router's SEQPACKET listener, made by the router."""
         return self.runtime_dir / "router.channel"
 
+    @property
+    def ready_path(self) -> Path:
+        """The ready file."""
+        return self.runtime_dir / "ready.json"
+
     def shard_socket_path(self, index: int) -> Path:
         """A shard's own HTTP socket for probes and operators, made by the shard (mode 0600)."""
         return self.runtime_dir / f"shard-{index}.sock"

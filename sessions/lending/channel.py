@@ -1,0 +1,221 @@
+"""A channel between the router and one shard: SOCK_SEQPACKET on an event loop.
+
+Messages go out at once while the kernel takes them, else into a queue that is flushed when the
+socket is writable again, or by a timer when the kernel is short of descriptors in flight or
+memory, for which poll says writable (lending rule 15). The queue's size is known, so a sender
+can refuse work while it is over its limit. Descriptors arrive close-on-exec.
+
+It knows nothing of slots or generations: it carries messages.
+
+Spec: docs/lending.md#channel
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sessions.errors import LocalProtocolError
+from sessions.lending.messages import MAX_BYTES, Decoder, Message, encode
+
+QUEUE_LIMIT_BYTES: Final = 4 << 20  # a guess: 64 heads of the largest size
+_RETRY_S: Final = 0.005
+_MESSAGES_PER_WAKE: Final = 32  # so that one busy peer does not starve the loop
+_ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4)
+_SHORT_OF_MEMORY: Final = frozenset({errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM})
+_PEER_GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN})
+
+OnMessage = Callable[[Message, int | None], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Queued:
+    """One datagram that waits, with a duplicate of its descriptor that is ours to close."""
+
+    datagram: bytes
+    descriptor: int | None
+
+
+class Channel:
+    """Sends and receives messages over one connected SEQPACKET socket."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        on_message: OnMessage,
+        on_end: Callable[[], None],
+    ) -> None:
+        """Start reading.
+
+        Args:
+            loop: The loop whose thread calls everything here.
+            sock: Connected; the channel owns it from now on.
+            on_message: Called with each message and the descriptor that came with it, which the
+                callee then owns, or None.
+            on_end: Called once, when the peer closed or is gone.
+        """
+        sock.settimeout(0)
+        self._loop = loop
+        self._sock = sock
+        self._on_message = on_message
+        self._on_end = on_end
+        self._decoder = Decoder()
+        self._queue: deque[_Queued] = deque()
+        self._queued_bytes = 0
+        self._wants_writable = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._peer_gone = False
+        self._ended = False
+        loop.add_reader(sock.fileno(), self._on_readable)
+
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether the peer is so far behind that new exchanges must be refused."""
+        return self._queued_bytes > QUEUE_LIMIT_BYTES
+
+    def send(self, message: Message, descriptor: int | None = None) -> None:
+        """Send a message, at once or when the kernel takes it; never blocks, never fails.
+
+        Args:
+            message: What to say.
+            descriptor: Sent beside it; stays the caller's (a queued message holds a duplicate).
+        """
+        datagrams = encode(message)
+        if (
+            not self._queue
+            and len(datagrams) == 1
+            and self._send_datagram(datagrams[0], descriptor)
+        ):
+            return
+        for part in datagrams[:-1]:
+            self._enqueue(_Queued(datagram=part, descriptor=None))
+        copy = None if descriptor is None else os.dup(descriptor)
+        self._enqueue(_Queued(datagram=datagrams[-1], descriptor=copy))
+        self._flush()
+
+    def read_to_end(self) -> None:
+        """Deliver everything that the dead peer had sent, to the end of file (rule 20)."""
+        while not self._ended:
+            if not self._receive():
+                self._end()
+
+    def close(self) -> None:
+        """Stop, forget the queue and close the socket; `on_end` is not called any more."""
+        self._stop()
+        self._ended = True
+        while self._queue:
+            self._drop_first()
+        self._sock.close()
+
+    def _drop_first(self) -> None:
+        item = self._queue.popleft()
+        self._queued_bytes -= len(item.datagram)
+        if item.descriptor is not None:
+            os.close(item.descriptor)
+
+    def _enqueue(self, item: _Queued) -> None:
+        self._queue.append(item)
+        self._queued_bytes += len(item.datagram)
+
+    def _send_datagram(self, datagram: bytes, descriptor: int | None) -> bool:
+        if self._peer_gone:
+            return False
+        try:
+            if descriptor is None:
+                self._sock.send(datagram)
+            else:
+                socket.send_fds(self._sock, [datagram], [descriptor])
+        except BlockingIOError:
+            self._wait_writable()
+            return False
+        except OSError as error:
+            if error.errno in _SHORT_OF_MEMORY:
+                self._retry_later()
+            elif error.errno in _PEER_GONE:
+                self._peer_gone = True
+            else:
+                raise
+            return False
+        return True
+
+    def _wait_writable(self) -> None:
+        if not self._wants_writable:
+            self._wants_writable = True
+            self._loop.add_writer(self._sock.fileno(), self._flush)
+
+    def _retry_later(self) -> None:
+        if self._retry is None:
+            self._retry = self._loop.call_later(_RETRY_S, self._on_retry)
+
+    def _on_retry(self) -> None:
+        self._retry = None
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._queue and not self._ended:
+            item = self._queue[0]
+            if not self._send_datagram(item.datagram, item.descriptor):
+                return
+            self._drop_first()
+        if self._wants_writable and not self._ended:
+            self._wants_writable = False
+            self._loop.remove_writer(self._sock.fileno())
+
+    def _on_readable(self) -> None:
+        for _ in range(_MESSAGES_PER_WAKE):
+            if self._ended or not self._receive():
+                return
+
+    def _receive(self) -> bool:
+        """Take one datagram; False when there is none now."""
+        try:
+            datagram, ancillary, flags, _ = self._sock.recvmsg(
+                MAX_BYTES, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            # Queued datagrams may still follow the reset (seen): go on reading.
+            self._peer_gone = True
+            return True
+        if not datagram:
+            self._end()
+            return False
+        if flags & socket.MSG_TRUNC:
+            raise LocalProtocolError("truncated channel message")
+        descriptor = _descriptor_in(ancillary)
+        message = self._decoder.feed(datagram)
+        if message is not None:
+            self._on_message(message, descriptor)
+        return True
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._stop()
+            self._peer_gone = self._ended = True
+            self._on_end()
+
+    def _stop(self) -> None:
+        if self._ended:
+            return
+        self._loop.remove_reader(self._sock.fileno())
+        if self._wants_writable:
+            self._wants_writable = False
+            self._loop.remove_writer(self._sock.fileno())
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+
+def _descriptor_in(ancillary: list[tuple[int, int, bytes]]) -> int | None:
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and len(data) >= 4:  # noqa: PLR2004 - one int
+            return int.from_bytes(data[:4], "little")
+    return None

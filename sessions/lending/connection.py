@@ -1,0 +1,302 @@
+"""One client connection as its front serves it: read a head, have it answered, read the next.
+
+The front reads request heads and nothing else. A head is either answered here (probes, refusals)
+or lent: the dispatcher gives the connection to the shard that owns the request, which reads the
+body and writes the reply, and gives it back by `take_back`. Only the front ends a connection, in
+a way that no reset eats the reply: shut down writing, discard input for a while, close (lending
+rule 17). The next head is not served before the front's own last reply is flushed (rule 6).
+
+The router and the lone shard use this same class; what differs is the dispatcher.
+
+Spec: docs/lending.md#connections
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import TYPE_CHECKING, Final, cast
+
+from sessions.errors import ClientVisibleError, HeadTooSlowError
+from sessions.lending.slots import Slot, SlotEvent, SlotState
+from sessions.wire.gate import neutralise_upgrade, read_head, strip_leading_crlf
+from sessions.wire.head import Head
+from sessions.wire.replies import render_error, render_reply
+
+if TYPE_CHECKING:
+    from sessions.lending.front import Front
+
+LINGER_QUIET_S: Final = 2.0  # input may pause this long before a lingering close ends
+LINGER_TOTAL_S: Final = 30.0
+_PROBE_HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
+
+
+class Connection(asyncio.Protocol):
+    """Serves the heads of one client connection; see the module docstring.
+
+    Attributes:
+        slot: Its state; the dispatcher reads it, and moves it through `lend`.
+        deadline: Loop time at which `on_deadline` is due unless the slot is lent.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_front",
+        "_is_paused",
+        "_linger_end",
+        "_pending",
+        "_scanned",
+        "_transport",
+        "deadline",
+        "slot",
+    )
+    _transport: asyncio.Transport
+
+    def __init__(self, front: Front, slot: Slot) -> None:
+        self.slot = slot
+        self.deadline = 0.0
+        self._front = front
+        self._buffer = b""
+        self._scanned = 0
+        self._is_paused = False
+        self._pending: tuple[Head, int] | None = None  # decided, waits for our last reply to leave
+        self._linger_end = 0.0
+
+    # --- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to wait for a first head."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+        self.deadline = self._front.now() + self._front.settings.idle_timeout_s
+        self._front.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a head, or discard what comes after the end."""
+        if self.slot.state is SlotState.HEAD:
+            if not self._buffer:
+                self.deadline = self._front.now() + self._front.settings.head_timeout_s
+                self._buffer = data
+            else:
+                self._buffer += data
+            self._serve_heads()
+        elif self.slot.state is SlotState.ENDING:
+            self.deadline = min(self._front.now() + LINGER_QUIET_S, self._linger_end)
+
+    def resume_writing(self) -> None:
+        """Our last reply is out: go on with what waited for it."""
+        self._transport.set_write_buffer_limits()
+        if self.slot.state is not SlotState.HEAD:
+            return
+        self._resume_reading()
+        if self._pending is not None:
+            (head, shard), self._pending = self._pending, None
+            self._lend(head, shard)
+        else:
+            self._serve_heads()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone: tell every shard that holds a copy."""
+        del exc
+        self._front.connections.discard(self)
+        self._front.dispatcher.forget(self)
+        holders = self.slot.close()
+        self._front.dispatcher.release(self.slot.number, holders)
+        self._front.slots.give_back(self.slot)
+
+    # --- what the dispatcher calls
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The stream transport, for a dispatcher that lends it inside this process."""
+        return self._transport
+
+    @property
+    def descriptor(self) -> int:
+        """The connection's file descriptor, owned by the transport."""
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    def pause_reading(self) -> None:
+        """Stop reading while another process does."""
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def take_back(self, shard: int, leftover: bytes, *, kept: bool) -> None:
+        """The exchange is over.
+
+        Args:
+            shard: Who had the connection.
+            leftover: Bytes that follow the exchange; the begin of the next head.
+            kept: Whether the connection can carry another exchange.
+        """
+        if self.slot.take_back(shard, kept=kept) is SlotState.ENDING:
+            self._linger()
+        else:
+            self._wait_for_head(leftover)
+
+    def lend_again(self, head: Head, shard: int, payload: bytes) -> None:
+        """Repeat a loan that a shard refused; the slot is in HEAD."""
+        self._front.dispatcher.lend(self, shard, head, payload)
+
+    def answer_refused(self, error: ClientVisibleError, head: Head, payload: bytes) -> None:
+        """Answer a request that no shard executed; the slot is in HEAD."""
+        self._buffer = payload
+        self._answer_error(head, error)
+        if self.slot.state is SlotState.HEAD:
+            self._serve_heads()
+
+    def answer_dead(self, error: ClientVisibleError) -> None:
+        """Answer an exchange whose shard died before any byte of a reply; the slot is in HEAD."""
+        self._transport.write(render_error(error, close=True))
+        self.end()
+
+    def go_on_after_death(self) -> None:
+        """The dead shard had sent its whole reply: wait for the next head."""
+        self._wait_for_head(b"")
+
+    def cut(self) -> None:
+        """End an exchange in the middle of its reply so that the client sees an error.
+
+        A shutdown, because parked copies keep a mere close from being seen (lending rule 18).
+        """
+        copy = socket.socket(fileno=os.dup(self.descriptor))
+        try:
+            copy.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the client was faster
+        finally:
+            copy.close()
+        self._transport.abort()
+
+    def end(self) -> None:
+        """Send what is written, then close without a reset; the slot is in HEAD."""
+        self.slot.feed(SlotEvent.LAST_REPLY)
+        self._linger()
+
+    def end_if_idle(self) -> None:
+        """End the connection if it waits for a head and none has begun."""
+        if self.slot.state is SlotState.HEAD and not self._buffer:
+            self.end()
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all bytes written here have left."""
+        return self._transport.get_write_buffer_size() == 0
+
+    # --- what the front's sweep calls
+
+    def on_deadline(self) -> None:
+        """Nothing came in time: end an idle connection in silence, a slow head with a 408."""
+        if self.slot.state is SlotState.ENDING:
+            self._transport.abort()
+        elif self._buffer and self._pending is None:
+            limit_s = self._front.settings.head_timeout_s
+            error = HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
+            self._transport.write(render_error(error, close=True))
+            self.end()
+        else:
+            self.end()
+
+    # --- inside
+
+    def _wait_for_head(self, leftover: bytes) -> None:
+        settings = self._front.settings
+        limit_s = settings.head_timeout_s if leftover else settings.idle_timeout_s
+        self.deadline = self._front.now() + limit_s
+        self._buffer = leftover
+        self._scanned = 0
+        self._resume_reading()
+        if leftover or self._front.is_closing:
+            self._serve_heads()
+
+    def _serve_heads(self) -> None:
+        """Serve heads in the buffer while they can be answered here; at most one is lent."""
+        while self.slot.state is SlotState.HEAD:
+            if self._front.is_closing and not self._buffer:
+                self.end()
+                return
+            if not self._buffer:
+                return
+            if self._transport.get_write_buffer_size():
+                self._wait_for_flush()
+                return
+            if self._buffer[0] in b"\r\n":
+                self._buffer = strip_leading_crlf(self._buffer)
+                self._scanned = 0
+                continue
+            try:
+                head = read_head(self._buffer, self._scanned, self._front.settings.head_bytes)
+            except ClientVisibleError as error:
+                self._transport.write(render_error(error, close=True))
+                self.end()
+                return
+            if head is None:
+                self._scanned = max(0, len(self._buffer) - 3)
+                return
+            self._scanned = 0
+            self._serve(head)
+
+    def _serve(self, head: Head) -> None:
+        probe = self._front.answer_probe(head)
+        if probe is not None:
+            status, body = probe
+            self._answer(head, status, _PROBE_HEADERS, body)
+            return
+        try:
+            shard = self._front.choose(head)
+        except ClientVisibleError as error:
+            self._answer_error(head, error)
+        else:
+            self._lend(head, shard)
+
+    def _lend(self, head: Head, shard: int) -> None:
+        if self._transport.get_write_buffer_size():
+            self._pending = (head, shard)
+            self._wait_for_flush()
+            return
+        payload, self._buffer = self._buffer, b""
+        if head.upgrades:
+            payload = neutralise_upgrade(payload, head)
+        self._front.dispatcher.lend(self, shard, head, payload)
+
+    def _answer_error(self, head: Head, error: ClientVisibleError) -> None:
+        self._answer(head, error.status, error.headers, error.body)
+
+    def _answer(self, head: Head, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        close = self._closes_after(head)
+        head_only = head.method == b"HEAD"
+        self._transport.write(render_reply(status, headers, body, close=close, head_only=head_only))
+        self._buffer = self._buffer[head.size :]
+        if close:
+            self.end()
+            return
+        self.deadline = self._front.now() + self._front.settings.idle_timeout_s
+        self._resume_reading()
+
+    def _closes_after(self, head: Head) -> bool:
+        # Heads only are read here, so a request with a body cannot be passed over.
+        return head.has_body or not head.keep_alive or self._front.is_closing
+
+    def _linger(self) -> None:
+        now = self._front.now()
+        self._linger_end = now + LINGER_TOTAL_S
+        self.deadline = now + LINGER_QUIET_S
+        self._buffer = b""
+        try:
+            self._transport.write_eof()
+        except (OSError, RuntimeError):
+            self._transport.abort()
+            return
+        self._resume_reading()
+
+    def _resume_reading(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _wait_for_flush(self) -> None:
+        # A client that does not read cannot make the buffer grow meanwhile.
+        self.pause_reading()
+        self._transport.set_write_buffer_limits(0)

@@ -1,0 +1,147 @@
+"""The front of a group: accepts connections, and holds what all of them share.
+
+One front runs in the process that owns the public listener: in the router, or in a lone shard
+that lends to itself. It gives each accepted connection a slot, sweeps deadlines, answers probes
+from the board, and asks its dispatcher everything that differs between the two.
+
+Spec: docs/lending.md#front
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from sessions.errors import OverloadedError
+from sessions.lending.connection import Connection
+from sessions.lending.group import Group
+from sessions.lending.probes import is_probe, probe_reply
+from sessions.lending.slots import SlotTable
+from sessions.lending.waiting import wait_until
+from sessions.routing.kinds import ROLLOUT, Named
+from sessions.routing.naming import name_of
+from sessions.wire.head import Head
+from sessions.wire.replies import render_error
+
+_SWEEP_S: Final = 0.25  # a deadline is kept to within this
+_BACKLOG: Final = 2048
+DRAIN_LINGER_S: Final = 0.3
+KINDS: Final = (ROLLOUT,)
+
+
+class Dispatcher(Protocol):
+    """Who serves a request: the shards behind channels, or this process itself."""
+
+    def choose(self, named: Named | None) -> int:
+        """The shard that must serve a request.
+
+        Args:
+            named: What session the request names, or None.
+
+        Raises:
+            ClientVisibleError: Nobody can; becomes the reply.
+        """
+
+    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+        """Lend the connection for one exchange; `payload` starts with the head."""
+
+    def release(self, slot: int, holders: list[int]) -> None:
+        """The connection is gone; these shards hold a copy."""
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone; drop what is known of a loan of it."""
+
+
+class Front:
+    """Connections, slots and limits of the process that accepts.
+
+    Attributes:
+        settings: The limits.
+        slots: Free slot numbers.
+        connections: All open ones.
+        dispatcher: Who serves what is not answered here.
+    """
+
+    def __init__(self, group: Group, dispatcher: Dispatcher) -> None:
+        self.settings = group.settings
+        self.slots = SlotTable(group.settings.max_connections)
+        self.connections: set[Connection] = set()
+        self.dispatcher = dispatcher
+        self._group = group
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self._is_closing = False
+        self.now = time.monotonic
+
+    async def start(self, listeners: list[socket.socket]) -> None:
+        """Accept on the listeners."""
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            server = await loop.create_server(self._protocol, sock=listener, backlog=_BACKLOG)
+            self._servers.append(server)
+        self._sweep = loop.call_later(_SWEEP_S, self._on_sweep)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether no further request is taken, on open connections neither."""
+        return self._is_closing
+
+    async def drain(self, lent_count: Callable[[], int]) -> None:
+        """Stop to accept, end idle connections, wait until nothing is in flight.
+
+        Args:
+            lent_count: Exchanges that shards still have.
+        """
+        self._is_closing = True
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections):
+            connection.end_if_idle()
+        await wait_until(lambda: not lent_count() and all(c.is_flushed for c in self.connections))
+        # Clients get a moment to close first, so that no reset eats their last reply.
+        await wait_until(lambda: not self.connections, limit_s=DRAIN_LINGER_S)
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+    def answer_probe(self, head: Head) -> tuple[int, bytes] | None:
+        """Status and body of a probe, or None if the request is none."""
+        if head.method not in (b"GET", b"HEAD") or not is_probe(head.path):
+            return None
+        return probe_reply(head.path, self._group)
+
+    def choose(self, head: Head) -> int:
+        """The shard that must serve a request.
+
+        Raises:
+            ClientVisibleError: The request names its session wrongly, or nobody can serve it.
+        """
+        named = name_of(KINDS, head.path.decode("latin-1"), head.header)
+        return self.dispatcher.choose(named)
+
+    def _protocol(self) -> asyncio.Protocol:
+        if self.slots.has_free:
+            return Connection(self, self.slots.take())
+        return _Refused(self.settings.max_connections)
+
+    def _on_sweep(self) -> None:
+        now = self.now()
+        for connection in list(self.connections):
+            if connection.deadline <= now:
+                connection.on_deadline()
+        self._sweep = asyncio.get_running_loop().call_later(_SWEEP_S, self._on_sweep)
+
+
+class _Refused(asyncio.Protocol):
+    """A connection beyond the limit: told so, then closed."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        error = OverloadedError(f"all {self._limit} connections are in use, try again later")
+        stream = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+        stream.write(render_error(error, close=True))
+        stream.close()

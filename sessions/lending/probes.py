@@ -1,0 +1,100 @@
+"""Answers of the probe addresses, from the board alone.
+
+`/livez` says that the loop that answers turns. `/readyz` says whether requests are served: every
+shard is ready and beats, and the group does not drain. `/healthz` and `/health` tell the same
+with the state of every shard. No shard's loop and no engine is asked, so a busy shard cannot fail
+a probe.
+
+Spec: docs/operations.md#probes
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import time
+from importlib.metadata import version
+from typing import Final
+
+from sessions.lending.board import ROUTER_ROW, Phase, Row
+from sessions.lending.group import Group
+
+STALE_BEAT_S: Final = 10.0  # a guess: ten missed beats; the arbiter acts after SESSIONS_TIMEOUT_S
+VERSION: Final = version("sessile")
+_PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz", b"/health"})
+
+
+class GroupState(enum.Enum):
+    """The group in one word."""
+
+    STARTING = "starting"
+    OK = "ok"
+    STALE = "stale"  # a shard's loop does not beat
+    DRAINING = "draining"
+    DYING = "dying"
+
+
+def group_state(group: Group) -> GroupState:
+    """What the group is doing, as its board tells it."""
+    board = group.board
+    if board.cause:
+        return GroupState.DYING
+    if board.draining:
+        return GroupState.DRAINING
+    rows = [board.read_row(board.row_of_shard(i)) for i in range(board.shards)]
+    members = [*rows, board.read_row(ROUTER_ROW)] if group.settings.has_router else rows
+    if any(row.phase < Phase.READY for row in members):
+        return GroupState.STARTING
+    if any(row.beat_age_s > STALE_BEAT_S for row in rows):
+        return GroupState.STALE
+    return GroupState.OK
+
+
+def is_probe(path: bytes) -> bool:
+    """Whether the path is answered here."""
+    return path in _PROBES
+
+
+def probe_reply(path: bytes, group: Group) -> tuple[int, bytes]:
+    """Status and JSON body of a probe.
+
+    Args:
+        path: One for which `is_probe` is true.
+        group: Whose board is read.
+    """
+    if path == b"/livez":
+        return 200, _compact({"status": "ok"})
+    state = group_state(group)
+    status = 200 if state is GroupState.OK else 503
+    if path == b"/readyz":
+        return status, _compact({"status": state.value})
+    return status, _compact(_health(group, state))
+
+
+def _health(group: Group, state: GroupState) -> dict[str, object]:
+    board = group.board
+    shards = [_shard(i, board.read_row(board.row_of_shard(i))) for i in range(board.shards)]
+    return {
+        "status": state.value,
+        "instance_id": group.instance_id,
+        "version": VERSION,
+        "uptime_s": round((time.time_ns() - board.started_ns) / 1e9, 1),
+        "shards": shards,
+        "cause": board.cause,
+    }
+
+
+def _shard(index: int, row: Row) -> dict[str, object]:
+    beat_age_s = None if row.beat_age_s == float("inf") else round(row.beat_age_s, 1)
+    return {
+        "index": index,
+        "state": row.phase.name.lower(),
+        "pid": row.pid,
+        "beat_age_s": beat_age_s,
+        "sessions": row.sessions,
+        "requests": row.requests,
+    }
+
+
+def _compact(value: dict[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

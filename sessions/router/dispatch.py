@@ -1,0 +1,150 @@
+"""The router's dispatcher: lends connections to shards over their channels.
+
+`choose` finds the owner: by hash when the request names a session, else the least loaded shard.
+`lend` sends the bytes read so far, with the descriptor when the shard holds no parked copy, and
+the answers BACK and REFUSE come to `on_message`. Nothing here reads a body or waits.
+
+Spec: docs/lending.md#router
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sessions.errors import GroupDyingError, LocalProtocolError, NotReadyError, OverloadedError
+from sessions.lending.connection import Connection
+from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.router.shards import Loan, ShardLink, least_loaded
+from sessions.routing.ids import owner_of
+from sessions.routing.kinds import Named
+from sessions.wire.head import Head
+
+
+class Dispatch:
+    """Knows the shards and what each of them has; see the module docstring.
+
+    Attributes:
+        links: Of the shards that said HELLO, by index.
+        cause: Why the group is dying, or "".
+    """
+
+    def __init__(self, shards: int) -> None:
+        self.links: dict[int, ShardLink] = {}
+        self.cause = ""
+        self._shards = shards
+        self._ready: list[ShardLink] = []  # every link by index, once all said HELLO
+        self._is_draining = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every shard said HELLO."""
+        return bool(self._ready)
+
+    @property
+    def lent_count(self) -> int:
+        """Exchanges that shards have."""
+        return sum(len(link.loans) for link in self.links.values())
+
+    def add(self, link: ShardLink) -> None:
+        """A shard said HELLO.
+
+        Raises:
+            LocalProtocolError: Its index is taken or not one of this group.
+        """
+        if link.index in self.links or not 0 <= link.index < self._shards:
+            raise LocalProtocolError(f"unexpected HELLO of shard {link.index}")
+        self.links[link.index] = link
+        if len(self.links) == self._shards:
+            self._ready = [self.links[index] for index in range(self._shards)]
+
+    def close(self) -> None:
+        """Take no further request."""
+        self._is_draining = True
+
+    def refresh(self, sessions_of: Callable[[int], int]) -> None:
+        """Take the open sessions of each shard from the board."""
+        for link in self._ready:
+            link.sessions = sessions_of(link.index)
+            link.newcomers = 0
+
+    # --- what the front calls
+
+    def choose(self, named: Named | None) -> int:
+        """The owner of a request, or the least loaded shard for one that names no session.
+
+        Raises:
+            GroupDyingError: A member died.
+            NotReadyError: The group is starting or draining.
+            OverloadedError: The owner is too far behind with its messages.
+        """
+        if self.cause:
+            raise dying_error(self.cause)
+        if self._is_draining:
+            raise NotReadyError("the server is draining, try again later")
+        if not self._ready:
+            raise NotReadyError("the server is starting, try again soon")
+        if named is None:
+            link = least_loaded(self._ready)
+            link.newcomers += 1
+        else:
+            link = self._ready[owner_of(named.key, self._shards)]
+        if link.channel.is_over_limit:
+            raise OverloadedError(f"shard {link.index} is behind with its messages, try again soon")
+        return link.index
+
+    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+        """Send the request to a shard, and the connection with it if it holds no copy."""
+        connection.pause_reading()
+        link = self.links[shard]
+        slot = connection.slot
+        needs_descriptor = slot.lend(shard)
+        link.loans[slot.number] = Loan(connection=connection, head=head)
+        flags = LendFlag.DESCRIPTOR if needs_descriptor else 0
+        link.channel.send(
+            Message(Kind.LEND, flags, slot.number, head.size, slot.generation, payload),
+            connection.descriptor if needs_descriptor else None,
+        )
+
+    def release(self, slot: int, holders: list[int]) -> None:
+        """Tell the shards that hold a copy to drop it."""
+        for index in holders:
+            self.links[index].channel.send(Message(Kind.RELEASE, 0, slot, 0, 0, b""))
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone: a late word about its loan means nothing."""
+        for link in self.links.values():
+            if connection.slot.is_lent_to(link.index):
+                link.loans.pop(connection.slot.number, None)
+
+    # --- what a channel calls
+
+    def on_message(self, link: ShardLink, message: Message) -> None:
+        """Act on a BACK or REFUSE.
+
+        Raises:
+            LocalProtocolError: A shard said what a shard does not say.
+        """
+        if message.kind not in (Kind.BACK, Kind.REFUSE):
+            raise LocalProtocolError(f"message of kind {message.kind} from shard {link.index}")
+        loan = link.loans.get(message.slot)
+        if loan is None:
+            return  # about a connection that is gone
+        connection = loan.connection
+        if not connection.slot.is_current(link.index, message.generation):
+            return
+        del link.loans[message.slot]
+        if message.kind == Kind.BACK:
+            kept = message.argument == Keep.KEPT
+            connection.take_back(link.index, message.payload, kept=kept)
+            return
+        connection.slot.take_refusal(link.index)
+        if message.argument == RefuseReason.NOT_PARKED:
+            connection.lend_again(loan.head, link.index, message.payload)
+            return
+        error = OverloadedError(f"shard {link.index} has no file descriptor left, try again soon")
+        connection.answer_refused(error, loan.head, message.payload)
+
+
+def dying_error(cause: str) -> GroupDyingError:
+    """The answer of a dying group."""
+    return GroupDyingError(f"the server is going down because {cause}; its sessions are lost")

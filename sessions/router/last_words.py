@@ -1,0 +1,78 @@
+"""The router's last words: what it does between the death of a shard and its own end.
+
+The arbiter learns of the death at the same moment and writes its cause on the board; the router
+waits a blink for that, ends the other shards, so that none of them can begin a reply any more,
+reads every channel to its end, and judges each exchange by its state cell: a client that got no
+byte is told what died, a reply in the middle is cut, a whole one is left alone (lending rules 18,
+20, 21). Then it waits until its answers have left, and ends.
+
+Spec: docs/lending.md#death
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import signal
+from typing import Final
+
+from sessions.lending.cells import Cells
+from sessions.lending.front import Front
+from sessions.lending.group import Group
+from sessions.lending.slots import SlotEvent
+from sessions.lending.waiting import wait_until
+from sessions.router.dispatch import Dispatch, dying_error
+from sessions.router.shards import ShardLink
+
+logger = logging.getLogger(__name__)
+
+CAUSE_WAIT_S: Final = 0.05  # the arbiter needs about 5 ms (measured) to write the cause
+FLUSH_WAIT_S: Final = 0.1  # with the above well inside the 250 ms that the arbiter waits
+_DEATH_WAIT_MS: Final = 50  # a SIGKILL takes a few milliseconds
+_POLL_S: Final = 0.002
+
+
+async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead: ShardLink) -> None:
+    """Answer every exchange of a group in which a shard died.
+
+    Args:
+        group: Its board has the cause, or will have it in a moment.
+        front: Whose connections are judged.
+        dispatch: Answers new requests with the cause from now on.
+        dead: The shard that died first.
+    """
+    dispatch.cause = f"shard {dead.index} (pid {dead.pid}) died"
+    await wait_until(lambda: group.board.cause, limit_s=CAUSE_WAIT_S, poll_s=_POLL_S)
+    dispatch.cause = group.board.cause or dispatch.cause
+    logger.error("last words cause=%r in_flight=%d", dispatch.cause, dispatch.lent_count)
+    for link in dispatch.links.values():
+        if link is not dead:
+            _kill(link)
+    for link in dispatch.links.values():
+        link.channel.read_to_end()
+    for link in dispatch.links.values():
+        _judge(link, front, group.cells, dispatch.cause)
+    await wait_until(lambda: not front.connections, limit_s=FLUSH_WAIT_S, poll_s=_POLL_S)
+
+
+def _kill(link: ShardLink) -> None:
+    """End a live shard and wait for it: a moment, since nothing else is left to do."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(link.pidfd, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(link.pidfd, select.POLLIN)
+    poll.poll(_DEATH_WAIT_MS)
+
+
+def _judge(link: ShardLink, front: Front, cells: Cells, cause: str) -> None:
+    for connection in list(front.connections):
+        slot = connection.slot
+        event = slot.judge_death(link.index, cells.read(slot.number, slot.generation))
+        if event is SlotEvent.DIED_AWAITING:
+            connection.answer_dead(dying_error(cause))
+        elif event is SlotEvent.DIED_REPLYING:
+            connection.cut()
+        elif event is SlotEvent.DIED_COMPLETE:
+            connection.end()
+    link.loans.clear()

@@ -1,0 +1,162 @@
+"""The life of the router: accept at once, wait for the shards, lend, end with them.
+
+The router answers 503 until every shard said HELLO. A shard is dead when its pidfd is readable;
+every death is final, so the router speaks its last words and ends. Told to stop, it drains: the
+shards go last, when it closes their channels.
+
+Spec: docs/architecture.md#router
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from typing import Final
+
+from sessions.errors import LocalProtocolError
+from sessions.lending.channel import Channel
+from sessions.lending.front import Front
+from sessions.lending.group import Group, Life
+from sessions.lending.messages import Kind, Message
+from sessions.lending.ready import write_ready
+from sessions.lending.unix_listener import listen_unix
+from sessions.router.dispatch import Dispatch
+from sessions.router.last_words import speak_last_words
+from sessions.router.shards import ShardLink
+
+logger = logging.getLogger(__name__)
+
+_BEAT_S: Final = 1.0
+_BOOT_GRACE_S: Final = 2.0  # a shard that hangs in its boot ends by its own watchdog first
+_CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid of SO_PEERCRED
+_DIED: Final = 70
+
+
+async def serve_router(group: Group, listeners: list[socket.socket], life: Life) -> None:
+    """Accept on the public listener and lend every exchange to its owner, until told to stop.
+
+    Args:
+        group: The shared state.
+        listeners: Bound and listening; they are closed when draining begins.
+        life: The worker process.
+    """
+    router = _Router(group, listeners, life)
+    await router.run()
+
+
+class _Router:
+    """Holds what the callbacks of one router share."""
+
+    def __init__(self, group: Group, listeners: list[socket.socket], life: Life) -> None:
+        self._group = group
+        self._listeners = listeners
+        self._life = life
+        self._loop = asyncio.get_running_loop()
+        self._dispatch = Dispatch(group.settings.shards)
+        self._front = Front(group, self._dispatch)
+        self._death: asyncio.Task[None] | None = None
+        self._channel_listener: socket.socket
+
+    async def run(self) -> None:
+        self._channel_listener = listen_unix(self._group.channel_path, socket.SOCK_SEQPACKET)
+        self._loop.add_reader(self._channel_listener.fileno(), self._on_channel)
+        await self._front.start(self._listeners)
+        beats = asyncio.create_task(self._beat())
+        limit_s = self._group.settings.boot_deadline_s + _BOOT_GRACE_S
+        boot = self._loop.call_later(limit_s, self._on_boot_deadline)
+        await self._life.stop_requested.wait()
+        boot.cancel()
+        await asyncio.sleep(self._group.settings.drain_delay_s)
+        self._dispatch.close()
+        await self._front.drain(lambda: self._dispatch.lent_count)
+        if self._death is not None:
+            await self._death
+        for link in self._dispatch.links.values():
+            self._loop.remove_reader(link.pidfd)
+            link.channel.close()
+        beats.cancel()
+        self._life.on_drained()
+
+    async def _beat(self) -> None:
+        board = self._group.board
+        while True:
+            self._life.beat()
+            self._dispatch.refresh(lambda index: board.read_row(board.row_of_shard(index)).sessions)
+            await asyncio.sleep(_BEAT_S)
+
+    # --- shards come
+
+    def _on_channel(self) -> None:
+        try:
+            sock, _ = self._channel_listener.accept()
+        except BlockingIOError:
+            return
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, _gid = _CREDENTIALS.unpack(credentials)
+        if uid != os.getuid():
+            logger.warning("channel refused uid=%d pid=%d", uid, pid)
+            sock.close()
+            return
+        _Greeting(self, sock, pid)
+
+    def on_hello(self, index: int, pid: int, channel: Channel) -> ShardLink:
+        """A shard said who it is."""
+        pidfd = os.pidfd_open(pid)
+        link = ShardLink(index=index, pid=pid, pidfd=pidfd, channel=channel)
+        self._dispatch.add(link)
+        self._loop.add_reader(pidfd, self._on_death, link)
+        logger.info("shard connected shard=%d pid=%d", index, pid)
+        if self._dispatch.is_ready:
+            self._life.on_ready()
+            write_ready(self._group, self._listeners)
+        return link
+
+    def on_message(self, link: ShardLink, message: Message) -> None:
+        """A shard said something else."""
+        self._dispatch.on_message(link, message)
+
+    # --- shards die
+
+    def _on_boot_deadline(self) -> None:
+        if not self._dispatch.is_ready:
+            missing = [
+                str(index)
+                for index in range(self._group.settings.shards)
+                if index not in self._dispatch.links
+            ]
+            self._life.fail_boot(f"shard {', '.join(missing)} did not connect in time")
+
+    def _on_death(self, link: ShardLink) -> None:
+        self._loop.remove_reader(link.pidfd)
+        if self._death is None:
+            self._death = asyncio.create_task(self._die(link))
+
+    async def _die(self, link: ShardLink) -> None:
+        await speak_last_words(self._group, self._front, self._dispatch, link)
+        logging.shutdown()
+        os._exit(_DIED)
+
+
+class _Greeting:
+    """A channel whose shard is not known before its HELLO."""
+
+    def __init__(self, router: _Router, sock: socket.socket, pid: int) -> None:
+        self._router = router
+        self._pid = pid
+        self._link: ShardLink | None = None
+        self._channel = Channel(asyncio.get_running_loop(), sock, self._on_message, self._on_end)
+
+    def _on_message(self, message: Message, descriptor: int | None) -> None:
+        del descriptor  # shards send none
+        if self._link is not None:
+            self._router.on_message(self._link, message)
+        elif message.kind == Kind.HELLO:
+            self._link = self._router.on_hello(message.slot, self._pid, self._channel)
+        else:
+            raise LocalProtocolError(f"message of kind {message.kind} before HELLO")
+
+    def _on_end(self) -> None:
+        """The pidfd tells whether the shard is dead (lending rule 20)."""

@@ -1,0 +1,53 @@
+"""The router's view of its shards: one link per shard, and which of them to choose.
+
+A `ShardLink` has the channel, the pidfd and the exchanges that the shard has now. `least_loaded`
+spreads requests that name no session: by open sessions as the board tells them, and what was sent
+since, for a board that is up to a second old.
+
+Spec: docs/architecture.md#router
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sessions.lending.channel import Channel
+from sessions.lending.connection import Connection
+from sessions.wire.head import Head
+
+
+@dataclass(slots=True, kw_only=True)
+class Loan:
+    """An exchange that a shard has: whose it is, and its head, to repeat or answer it."""
+
+    connection: Connection
+    head: Head
+
+
+@dataclass(slots=True, kw_only=True)
+class ShardLink:
+    """One shard that said HELLO.
+
+    Attributes:
+        index: Of the shard.
+        pid: From the peer credentials of the channel.
+        pidfd: Readable when the shard is dead; owned by the link.
+        channel: To it.
+        loans: By slot number.
+        sessions: Open sessions as the board told at the last refresh.
+        newcomers: Requests without a session sent there since.
+    """
+
+    index: int
+    pid: int
+    pidfd: int
+    channel: Channel
+    loans: dict[int, Loan] = field(default_factory=dict)
+    sessions: int = 0
+    newcomers: int = 0
+
+
+def least_loaded(links: Sequence[ShardLink]) -> ShardLink:
+    """The link with the fewest sessions and newcomers, the lowest index among equals."""
+    return min(links, key=lambda link: link.sessions + link.newcomers)

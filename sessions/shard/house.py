@@ -1,0 +1,125 @@
+"""The lone shard lends to itself: the front's dispatcher and the exchanges' lender in one.
+
+The front's connection and the exchange take turns as the protocol of one transport, so a lone
+shard runs the same head gate, the same connection machine, the same exchange and the same ending
+as a group with a router (lending rule 2), and pays neither for a channel nor for a descriptor.
+
+Spec: docs/lending.md#lone-shard
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from sessions.errors import NotReadyError
+from sessions.lending.connection import Connection
+from sessions.lending.group import Group
+from sessions.routing.kinds import Named
+from sessions.shard.exchange import Exchange
+from sessions.shard.lent_transport import HouseTransport, LentTransport
+from sessions.shard.sweep import Sweep
+from sessions.wire.head import Head
+
+_SELF = 0  # the lone shard's index
+
+
+class House:
+    """Serves the connections of its own process; see the module docstring."""
+
+    def __init__(
+        self, group: Group, config: Config, server_state: ServerState, app_state: dict[str, Any]
+    ) -> None:
+        self.body_limit_bytes = group.settings.body_bytes
+        self._config = config
+        self._server_state = server_state
+        self._app_state = app_state
+        self._cells = group.cells
+        self._loop = asyncio.get_running_loop()
+        self._exchanges: dict[int, Exchange] = {}
+        self._borrowed: dict[int, Connection] = {}
+        self._sweep = Sweep(group.settings.body_timeout_s)
+        self._is_closing = False
+
+    @property
+    def lent_count(self) -> int:
+        """Exchanges in progress."""
+        return len(self._borrowed)
+
+    def close(self) -> None:
+        """Take no further request."""
+        self._is_closing = True
+
+    def stop(self) -> None:
+        """Stop the sweep."""
+        self._sweep.stop()
+
+    # --- what the front calls
+
+    def choose(self, named: Named | None) -> int:
+        """This process, while it takes requests.
+
+        Raises:
+            NotReadyError: The group is draining.
+        """
+        del named
+        if self._is_closing:
+            raise NotReadyError("the server is draining, try again later")
+        return _SELF
+
+    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+        """Serve one exchange of the connection here."""
+        slot = connection.slot
+        slot.lend(shard)
+        self._borrowed[slot.number] = connection
+        exchange = self._exchanges.get(slot.number)
+        if exchange is None:
+            exchange = Exchange(self._config, self._server_state, self._app_state, self)
+            exchange.slot = slot.number
+            self._exchanges[slot.number] = exchange
+            exchange.connection_made(connection.transport)
+        connection.transport.set_protocol(exchange)
+        exchange.lend(slot.generation, head.size, payload)
+
+    def release(self, slot: int, holders: list[int]) -> None:
+        """The connection is gone."""
+        del holders
+        self._exchanges.pop(slot, None)
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone."""
+        self._borrowed.pop(connection.slot.number, None)
+
+    # --- what an exchange calls
+
+    def wrap(self, transport: asyncio.Transport, exchange: Exchange) -> LentTransport:
+        """A transport whose close ends the loan only."""
+
+        def on_closed() -> None:
+            self._loop.call_soon(exchange.connection_lost, None)
+
+        return HouseTransport(transport, self._cells, exchange.slot, on_closed)
+
+    def on_begun(self, exchange: Exchange) -> None:
+        """Look after the exchange if it lasts."""
+        self._sweep.add(exchange)
+
+    def on_lost(self, exchange: Exchange) -> None:
+        """The exchange is of no more use."""
+        self._exchanges.pop(exchange.slot, None)
+
+    def take_back(self, exchange: Exchange, leftover: bytes, *, kept: bool) -> None:
+        """The exchange is over: the front's connection is the protocol again."""
+        self._sweep.discard(exchange)
+        connection = self._borrowed.pop(exchange.slot)
+        transport = connection.transport
+        if transport.is_closing():
+            connection.connection_lost(None)
+            return
+        transport.set_protocol(connection)
+        if not kept:
+            exchange.hand_over()
+        connection.take_back(_SELF, leftover, kept=kept)

@@ -1,0 +1,180 @@
+"""What uvicorn takes for its transport while a connection is lent.
+
+It marks the state cell before the first byte of a final reply head (lending rule 16), notes an
+interim 100, and starts to read the client's socket only when there is something to read for:
+body bytes that are still missing, or a client that may have gone while the application works,
+which is looked after from the second sweep on. So an exchange whose request came whole with the
+loan costs no poll registration. `LentTransport` is for a connection that another process lent;
+`HouseTransport` for one of the lone shard's own, whose close only ends the loan.
+
+Spec: docs/lending.md#lent-transport
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.flow_control import FlowControl
+
+from sessions.lending.cells import Cells, CellState
+
+
+class LentTransport(asyncio.Transport):
+    """A stream transport that belongs to another process's client connection."""
+
+    def __init__(self, transport: asyncio.Transport, cells: Cells, slot: int) -> None:
+        """Wrap.
+
+        Args:
+            transport: Of the connection's descriptor in this process.
+            cells: Where the reply's progress is written.
+            slot: The connection's slot number.
+        """
+        super().__init__()
+        self._transport = transport
+        self._cells = cells
+        self._slot = slot
+        self._generation = 0
+        self._awaits_final_head = True
+        self._is_reading = True
+        self._wants_input = True
+        self.sent_interim = False
+        self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]  # speed
+        self.get_write_buffer_size = transport.get_write_buffer_size  # type: ignore[method-assign]
+
+    @property
+    def has_replied(self) -> bool:
+        """Whether a byte of a final reply of this loan was written."""
+        return not self._awaits_final_head
+
+    def begin_loan(self, generation: int) -> None:
+        """A new exchange starts."""
+        self._generation = generation
+        self._awaits_final_head = True
+        self.sent_interim = False
+
+    def mark_complete(self) -> None:
+        """Every byte of the reply is out and the request was read to its end."""
+        self._cells.mark(self._slot, self._generation, CellState.COMPLETE)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write reply bytes, marking the cell before the first of a final head."""
+        if self._awaits_final_head:
+            if bytes(data[:10]) == b"HTTP/1.1 1":
+                self.sent_interim = True
+            else:
+                self._awaits_final_head = False
+                self._cells.mark(self._slot, self._generation, CellState.REPLYING)
+        self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Stop to read at once."""
+        self._wants_input = False
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again: by `read_now`, which the exchange or the sweep calls."""
+        self._wants_input = True
+
+    def park(self, flow: FlowControl) -> None:
+        """The loan is over: read no more before the next."""
+        flow.pause_reading()
+
+    def hand_over(self) -> None:
+        """A closed loan is a closed copy: nothing is left to hand over."""
+
+    def read_now(self) -> None:
+        """Read if reading is wanted."""
+        if self._wants_input and not self._is_reading:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def on_flushed(self) -> None:
+        """The write buffer ran empty; nothing waits for that here."""
+
+    def is_closing(self) -> bool:
+        """Whether the loan is at its end because the connection is."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Flush, then end the loan and with it the connection."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """End the loan and the connection at once."""
+        self._transport.abort()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Pass the limits on."""
+        self._transport.set_write_buffer_limits(high, low)
+
+
+class HouseTransport(LentTransport):
+    """A connection of this same process: `close` flushes, then calls back, and closes nothing."""
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        cells: Cells,
+        slot: int,
+        on_closed: Callable[[], Any],
+    ) -> None:
+        """Wrap; `on_closed` is called when a closed loan is flushed."""
+        super().__init__(transport, cells, slot)
+        self._on_closed = on_closed
+        self._is_closed = False
+
+    def pause_reading(self) -> None:
+        """Stop to read."""
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again at once: this process polls the connection anyway."""
+        if not self._is_reading:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def park(self, flow: FlowControl) -> None:
+        """The loan is over: its own process reads on."""
+        flow.resume_reading()
+
+    def read_now(self) -> None:
+        """Nothing to do: a house connection is read unless it is paused."""
+
+    def is_closing(self) -> bool:
+        """Whether the loan or the connection is at its end."""
+        return self._is_closed or self._transport.is_closing()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write reply bytes unless the loan is closed."""
+        if not self._is_closed:
+            super().write(data)
+
+    def close(self) -> None:
+        """Flush, then end the loan."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._transport.is_closing():
+            return  # its connection_lost ends the loan
+        self.pause_reading()
+        if self._transport.get_write_buffer_size():
+            self._transport.set_write_buffer_limits(0)
+        else:
+            self._on_closed()
+
+    def on_flushed(self) -> None:
+        """The write buffer ran empty."""
+        if self._is_closed and not self._transport.is_closing():
+            self._transport.set_write_buffer_limits()
+            self._on_closed()
+
+    def hand_over(self) -> None:
+        """The loan is closed: the connection's own process reads on, to its end."""
+        self.resume_reading()

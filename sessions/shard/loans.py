@@ -1,0 +1,142 @@
+"""The loans of a shard behind a router: adopt connections, park them, give them back.
+
+A LEND with a descriptor makes a new `Exchange` on it; one without finds the parked exchange of its
+slot. A slot is known from the moment its LEND is received, because RELEASE may come before the
+adoption is done (lending rule 23). What cannot be executed is refused with all its bytes (rule
+13). Every loan is answered by exactly one BACK (rule 8).
+
+Spec: docs/lending.md#loans
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from sessions.errors import LocalProtocolError
+from sessions.lending.cells import Cells
+from sessions.lending.channel import Channel
+from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.shard.exchange import Exchange
+from sessions.shard.lent_transport import LentTransport
+from sessions.shard.sweep import Sweep
+
+logger = logging.getLogger(__name__)
+
+
+class Loans:
+    """Takes LEND and RELEASE messages, sends BACK and REFUSE; see the module docstring."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        cells: Cells,
+        body_limit_bytes: int,
+        body_timeout_s: float,
+    ) -> None:
+        self.body_limit_bytes = body_limit_bytes
+        self._config = config
+        self._server_state = server_state
+        self._app_state = app_state
+        self._cells = cells
+        self._loop = asyncio.get_running_loop()
+        self._exchanges: dict[int, Exchange] = {}
+        self._adoptions: set[asyncio.Task[None]] = set()
+        self._sweep = Sweep(body_timeout_s)
+        self._channel: Channel
+
+    def attach(self, channel: Channel) -> None:
+        """Use this channel from now on."""
+        self._channel = channel
+
+    @property
+    def parked_count(self) -> int:
+        """Connections of which this shard holds a copy."""
+        return len(self._exchanges)
+
+    def stop(self) -> None:
+        """Stop the sweep."""
+        self._sweep.stop()
+
+    # --- what the channel calls
+
+    def on_message(self, message: Message, descriptor: int | None) -> None:
+        """Act on a word of the router.
+
+        Raises:
+            LocalProtocolError: The router said what a router does not say.
+        """
+        if message.kind == Kind.LEND:
+            self._on_lend(message, descriptor)
+        elif message.kind == Kind.RELEASE:
+            exchange = self._exchanges.pop(message.slot, None)
+            if exchange is not None:
+                exchange.release()
+        else:
+            raise LocalProtocolError(f"message of kind {message.kind} from the router")
+
+    def _on_lend(self, message: Message, descriptor: int | None) -> None:
+        if message.argument & LendFlag.DESCRIPTOR:
+            if descriptor is None:
+                logger.warning("no descriptor left for a connection slot=%d", message.slot)
+                self._refuse(message, RefuseReason.NO_DESCRIPTOR)
+                return
+            exchange = Exchange(self._config, self._server_state, self._app_state, self)
+            exchange.slot = message.slot
+            self._exchanges[message.slot] = exchange
+            task = self._loop.create_task(self._adopt(exchange, descriptor, message))
+            self._adoptions.add(task)
+            task.add_done_callback(self._adoptions.discard)
+            return
+        parked = self._exchanges.get(message.slot)
+        if parked is None:
+            self._refuse(message, RefuseReason.NOT_PARKED)
+        else:
+            parked.lend(message.generation, message.head_bytes, message.payload)
+
+    async def _adopt(self, exchange: Exchange, descriptor: int, message: Message) -> None:
+        sock = socket.socket(fileno=descriptor)
+        exchange.announce(message.generation, message.head_bytes, message.payload)
+        try:
+            await self._loop.connect_accepted_socket(lambda: exchange, sock)
+        except OSError as error:
+            logger.warning("adoption failed slot=%d error=%s", message.slot, error)
+            sock.close()
+            if self._exchanges.get(message.slot) is exchange:
+                del self._exchanges[message.slot]
+                self._send_back(message.slot, message.generation, b"", kept=False)
+
+    def _refuse(self, message: Message, reason: RefuseReason) -> None:
+        self._channel.send(message._replace(kind=Kind.REFUSE, argument=reason))
+
+    # --- what an exchange calls
+
+    def wrap(self, transport: asyncio.Transport, exchange: Exchange) -> LentTransport:
+        """A transport whose close ends this process's copy of the connection."""
+        return LentTransport(transport, self._cells, exchange.slot)
+
+    def on_begun(self, exchange: Exchange) -> None:
+        """Look after the exchange if it lasts."""
+        self._sweep.add(exchange)
+
+    def take_back(self, exchange: Exchange, leftover: bytes, *, kept: bool) -> None:
+        """Tell the router that the exchange is over."""
+        self._sweep.discard(exchange)
+        self._send_back(exchange.slot, exchange.generation, leftover, kept=kept)
+
+    def on_lost(self, exchange: Exchange) -> None:
+        """Forget a copy that is gone."""
+        if self._exchanges.get(exchange.slot) is exchange:
+            del self._exchanges[exchange.slot]
+
+    def _send_back(self, slot: int, generation: int, leftover: bytes, *, kept: bool) -> None:
+        keep = Keep.KEPT if kept else Keep.LOST
+        self._channel.send(Message(Kind.BACK, keep, slot, 0, generation, leftover))

@@ -1,0 +1,123 @@
+"""The life of a shard: start the application, serve loans, end.
+
+`serve_shard` is for a shard behind a router: it serves what the router lends and ends when the
+router closes the channel. `serve_lone_shard` owns the public listener itself. Both beat once a
+second and publish how many sessions are open.
+
+Spec: docs/architecture.md#shard
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from typing import Final
+
+from sessions.lending.channel import Channel
+from sessions.lending.front import Front
+from sessions.lending.group import Group, Life
+from sessions.lending.messages import Kind, Message
+from sessions.lending.ready import write_ready
+from sessions.lending.waiting import wait_until
+from sessions.shard.apps import LoadedApp, load_app
+from sessions.shard.house import House
+from sessions.shard.loans import Loans
+from sessions.shard.refusal import Guarded
+from sessions.shard.server import ShardServer
+
+logger = logging.getLogger(__name__)
+
+_BEAT_S: Final = 1.0
+_DIED: Final = 70
+
+
+async def serve_shard(group: Group, index: int, life: Life) -> None:
+    """Serve the loans of the router until it ends the channel.
+
+    Args:
+        group: The shared state.
+        index: Of this shard.
+        life: The worker process.
+
+    Raises:
+        SettingsError: The application cannot be made of the settings.
+        SystemExit: The application's lifespan failed.
+    """
+    loop = asyncio.get_running_loop()
+    loaded = load_app(group, index)
+    server = ShardServer(Guarded(loaded.asgi))
+    await server.start(group.shard_socket_path(index))
+    loans = Loans(
+        config=server.config,
+        server_state=server.server_state,
+        app_state=server.app_state,
+        cells=group.cells,
+        body_limit_bytes=group.settings.body_bytes,
+        body_timeout_s=group.settings.body_timeout_s,
+    )
+    has_ended = asyncio.Event()
+    channel = Channel(loop, await _connect(group), loans.on_message, has_ended.set)
+    loans.attach(channel)
+    channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))
+    life.on_ready()
+    beats = asyncio.create_task(_beat(life, loaded, server))
+    await has_ended.wait()
+    if not group.board.draining:
+        # The router is gone and nobody will lend again: a shard must not outlive it.
+        logger.error("the channel to the router ended shard=%d", index)
+        logging.shutdown()
+        os._exit(_DIED)
+    beats.cancel()
+    loans.stop()
+    await server.stop()
+    life.on_drained()
+
+
+async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: Life) -> None:
+    """Serve the public listener without a router until told to stop.
+
+    Args:
+        group: The shared state.
+        listeners: Bound and listening; they are closed when draining begins.
+        life: The worker process.
+
+    Raises:
+        SettingsError: The application cannot be made of the settings.
+        SystemExit: The application's lifespan failed.
+    """
+    loaded = load_app(group, 0)
+    server = ShardServer(Guarded(loaded.asgi))
+    await server.start(group.shard_socket_path(0))
+    house = House(group, server.config, server.server_state, server.app_state)
+    front = Front(group, house)
+    await front.start(listeners)
+    life.on_ready()
+    write_ready(group, listeners)
+    beats = asyncio.create_task(_beat(life, loaded, server))
+    await life.stop_requested.wait()
+    await asyncio.sleep(group.settings.drain_delay_s)
+    house.close()
+    await front.drain(lambda: house.lent_count)
+    beats.cancel()
+    house.stop()
+    await server.stop()
+    life.on_drained()
+
+
+async def _connect(group: Group) -> socket.socket:
+    """Connect to the router's channel listener as soon as it is there."""
+    loop = asyncio.get_running_loop()
+    await wait_until(group.channel_path.exists)  # the boot deadline ends this
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(0)
+    await loop.sock_connect(sock, str(group.channel_path))
+    return sock
+
+
+async def _beat(life: Life, loaded: LoadedApp, server: ShardServer) -> None:
+    while True:
+        requests = server.server_state.total_requests
+        life.beat(sessions=loaded.open_sessions(), requests=requests)
+        await asyncio.sleep(_BEAT_S)

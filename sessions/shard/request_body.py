@@ -1,0 +1,49 @@
+"""Where the body of the request in hand ends, whatever its framing.
+
+A shard reads exactly one request of a lent connection; bytes behind its last one belong to the
+next exchange and must reach no parser here (lending rule 12). `RequestBody` counts a body of known
+length and scans a chunked one.
+
+Spec: docs/lending.md#bodies
+"""
+
+from __future__ import annotations
+
+from sessions.wire.chunked import ChunkedScanner
+
+
+class RequestBody:
+    """Counts one body; made when its head is parsed."""
+
+    __slots__ = ("_left", "_scanner", "is_whole", "size")
+
+    def __init__(self, *, content_length: int, chunked: bool) -> None:
+        """Start before the first body byte.
+
+        Args:
+            content_length: Bytes of the body; 0 if it is chunked or there is none.
+            chunked: Whether the body says its own end.
+        """
+        self._scanner = ChunkedScanner() if chunked else None
+        self._left = content_length
+        self.size = 0
+        self.is_whole = not chunked and content_length == 0
+
+    def feed(self, data: bytes) -> int:
+        """How many of these bytes belong to the body; `is_whole` tells whether it ends there.
+
+        Raises:
+            BadBodyError: The chunked framing is broken.
+        """
+        if self.is_whole:
+            return 0
+        if self._scanner is None:
+            taken = min(self._left, len(data))
+            self._left -= taken
+            self.is_whole = self._left == 0
+        else:
+            end = self._scanner.feed(data)
+            self.is_whole = end != ChunkedScanner.MORE
+            taken = end if self.is_whole else len(data)
+        self.size += taken
+        return taken
