@@ -16,20 +16,67 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Protocol, cast
 
 from sessions.errors import ClientVisibleError, HeadTooSlowError
-from sessions.lending.slots import Slot, SlotEvent, SlotState
+from sessions.lending.slots import Slot, SlotEvent, SlotState, SlotTable
+from sessions.routing.kinds import Named
+from sessions.settings import Settings
 from sessions.wire.gate import neutralise_upgrade, read_head, strip_leading_crlf
 from sessions.wire.head import Head
 from sessions.wire.replies import render_error, render_reply
 
-if TYPE_CHECKING:
-    from sessions.lending.front import Front
-
 LINGER_QUIET_S: Final = 2.0  # input may pause this long before a lingering close ends
 LINGER_TOTAL_S: Final = 30.0
 _PROBE_HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
+
+
+class Dispatcher(Protocol):
+    """Who serves a request: the shards behind channels, or this process itself."""
+
+    def choose(self, named: Named | None) -> int:
+        """The shard that must serve a request.
+
+        Args:
+            named: What session the request names, or None.
+
+        Raises:
+            ClientVisibleError: Nobody can; becomes the reply.
+        """
+
+    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+        """Lend the connection for one exchange; `payload` starts with the head."""
+
+    def release(self, slot: int, holders: list[int]) -> None:
+        """The connection is gone; these shards hold a copy."""
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is gone; drop what is known of a loan of it."""
+
+
+class Reception(Protocol):
+    """What a connection needs of the front that accepted it."""
+
+    settings: Settings
+    slots: SlotTable
+    connections: set[Connection]
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Who serves what is not answered here."""
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether no further request is taken."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def answer_probe(self, head: Head) -> tuple[int, bytes] | None:
+        """Status and body of a probe, or None if the request is none."""
+
+    def choose(self, head: Head) -> int:
+        """The shard that must serve a request; raises ClientVisibleError if nobody can."""
 
 
 class Connection(asyncio.Protocol):
@@ -53,7 +100,7 @@ class Connection(asyncio.Protocol):
     )
     _transport: asyncio.Transport
 
-    def __init__(self, front: Front, slot: Slot) -> None:
+    def __init__(self, front: Reception, slot: Slot) -> None:
         self.slot = slot
         self.deadline = 0.0
         self._front = front

@@ -13,15 +13,15 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from sessions.errors import OverloadedError
-from sessions.lending.connection import Connection
+from sessions.lending.connection import Connection, Dispatcher
 from sessions.lending.group import Group
 from sessions.lending.probes import is_probe, probe_reply
 from sessions.lending.slots import SlotTable
 from sessions.lending.waiting import wait_until
-from sessions.routing.kinds import ROLLOUT, Named
+from sessions.routing.kinds import ROLLOUT
 from sessions.routing.naming import name_of
 from sessions.wire.head import Head
 from sessions.wire.replies import render_error
@@ -30,29 +30,6 @@ _SWEEP_S: Final = 0.25  # a deadline is kept to within this
 _BACKLOG: Final = 2048
 DRAIN_LINGER_S: Final = 0.3
 KINDS: Final = (ROLLOUT,)
-
-
-class Dispatcher(Protocol):
-    """Who serves a request: the shards behind channels, or this process itself."""
-
-    def choose(self, named: Named | None) -> int:
-        """The shard that must serve a request.
-
-        Args:
-            named: What session the request names, or None.
-
-        Raises:
-            ClientVisibleError: Nobody can; becomes the reply.
-        """
-
-    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
-        """Lend the connection for one exchange; `payload` starts with the head."""
-
-    def release(self, slot: int, holders: list[int]) -> None:
-        """The connection is gone; these shards hold a copy."""
-
-    def forget(self, connection: Connection) -> None:
-        """The connection is gone; drop what is known of a loan of it."""
 
 
 class Front:
