@@ -1,0 +1,283 @@
+"""Prompts as token ids: the whole of a first turn, only the new messages of every later one.
+
+The first prompt is the rendered conversation, encoded. A later prompt is the checkpoint (the exact
+tokens of the turns before) and a suffix for the messages that came since. The suffix is what these
+messages add to a short preamble: the template renders `[preamble]` and `[preamble, new messages]`,
+and the second text must extend the first. So the cost of a turn follows its new messages, not its
+history, and no sampled token is ever decoded and encoded again. The preamble's assistant message
+carries the tool calls of the reply that is answered, because templates look them up.
+
+Where checkpoint and suffix meet, the family's boundary rule puts in what the template writes after
+a sampled turn, or takes out a token that would stand there twice.
+
+Must not know sessions, roll-back or the engine.
+
+Spec: docs/sessions.md#prompts
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from sessions.errors import (
+    BadTemplateKwargsError,
+    RequestError,
+    RoleNotAppendableError,
+    SettingsError,
+    UnprocessableError,
+    UnrenderableMessageError,
+)
+from sessions.tokens.families import AUTO, Family, detect_family, family_of
+from sessions.tokens.messages import Message, normalise_messages
+from sessions.tokens.rendering import Rendering
+from sessions.tokens.templates import (
+    RESERVED_NAMES,
+    Template,
+    read_native_template,
+    read_shipped_template,
+)
+from sessions.tokens.tokenizer import PACKAGE_PREFIX, Tokenizer, load_tokenizer
+
+_log = logging.getLogger("sessions.tokens")
+
+# Conversations that end in an assistant message; templates differ in which they accept (some know
+# no system message, some want a question first).
+_PREAMBLES: Final = (
+    ("system", "assistant"),
+    ("user", "assistant"),
+    ("system", "user", "assistant"),
+)
+_DUMMIES: Final[Mapping[str, dict[str, object]]] = {
+    "system": {"role": "system", "content": "x"},
+    "user": {"role": "user", "content": "x"},
+    # The reasoning is not empty: a template may leave an empty think block out.
+    "assistant": {"role": "assistant", "content": "", "reasoning_content": " "},
+}
+
+
+class PromptBuilder:
+    """Makes prompts for one tokenizer, family and template; holds no session's state."""
+
+    def __init__(self, tokenizer: Tokenizer, family: Family, template: Template) -> None:
+        """Look up the family's token ids and find the preamble that the template accepts.
+
+        Raises:
+            SettingsError: The tokenizer lacks a token of the family, or the template accepts no
+                preamble.
+        """
+        self.tokenizer: Final = tokenizer
+        self.family: Final = family
+        self._template = template
+        self._end_of_turn = self._id_of(family.end_of_turn) if family.end_of_turn else None
+        self._after_turn = tokenizer.encode(family.after_turn)
+        self._shared = frozenset(self._id_of(text) for text in family.shared_tokens)
+        self._preamble = self._find_preamble()
+
+    def template_kwargs_of(self, requested: object) -> dict[str, object]:
+        """Template kwargs of a request, with those that the family fixes.
+
+        Args:
+            requested: The request's `chat_template_kwargs`, or None.
+
+        Raises:
+            BadTemplateKwargsError: It is no object, contradicts a fixed value, or names something
+                that the template gets from elsewhere.
+        """
+        place = "chat_template_kwargs"
+        if requested is None:
+            requested = {}
+        if not isinstance(requested, Mapping):
+            raise BadTemplateKwargsError(f"{place} must be an object", param=place)
+        for name, value in requested.items():
+            if name in RESERVED_NAMES:
+                raise BadTemplateKwargsError(f"{place}.{name} is reserved", param=f"{place}.{name}")
+            fixed = self.family.fixed_kwargs.get(name, value)
+            if fixed != value:
+                raise BadTemplateKwargsError(
+                    f"{place}.{name} is fixed to {fixed!r} for {self.family.name}",
+                    param=f"{place}.{name}",
+                )
+        return {**requested, **self.family.fixed_kwargs}
+
+    def first(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[object] | None = None,
+        template_kwargs: Mapping[str, object] | None = None,
+    ) -> list[int]:
+        """The prompt of a first turn: all messages and the place where the assistant speaks.
+
+        Args:
+            messages: The request's messages, as the client sent them; not changed.
+            tools: The request's tools.
+            template_kwargs: The request's `chat_template_kwargs`.
+
+        Returns:
+            Token ids.
+
+        Raises:
+            RequestError: The messages or tools cannot be rendered; `param` names the place.
+        """
+        return self._whole(messages, tools, template_kwargs, add_generation_prompt=True)
+
+    def whole(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[object] | None = None,
+        template_kwargs: Mapping[str, object] | None = None,
+    ) -> list[int]:
+        """A finished conversation as the template writes it, to compare a checkpoint with.
+
+        Arguments, result and errors are those of `first`. Costs O(all messages).
+        """
+        return self._whole(messages, tools, template_kwargs, add_generation_prompt=False)
+
+    def next(
+        self,
+        checkpoint: Sequence[int],
+        last_assistant: Message,
+        appended: Sequence[Message],
+        tools: Sequence[object] | None = None,
+        template_kwargs: Mapping[str, object] | None = None,
+        *,
+        offset: int = 0,
+    ) -> list[int]:
+        """The prompt of a later turn.
+
+        Args:
+            checkpoint: Token ids of everything before, up to the last sampled token.
+            last_assistant: The message that was sampled at the end of the checkpoint.
+            appended: The messages since then; none asks for a new reply.
+            tools: The request's tools.
+            template_kwargs: The request's `chat_template_kwargs`.
+            offset: Index in the request of the first appended message, for error messages.
+
+        Returns:
+            A new list: the checkpoint without at most `family.max_trim_count` last tokens, then
+            the tokens of the appended messages and the place where the assistant speaks. Costs
+            O(appended messages + tools) besides copying the checkpoint.
+
+        Raises:
+            RoleNotAppendableError: The family cannot append a message of that role.
+            RequestError: The messages or tools cannot be rendered; `param` names the place.
+            UnprocessableError: The template rewrites what is before the appended messages.
+        """
+        kwargs = self.template_kwargs_of(template_kwargs)
+        new = normalise_messages(appended, offset=offset)
+        for index, message in enumerate(new, offset):
+            if message["role"] not in self.family.append_roles:
+                roles = ", ".join(sorted(self.family.append_roles))
+                raise RoleNotAppendableError(
+                    f"messages[{index}] may not follow a reply: its role must be one of {roles}",
+                    param=f"messages[{index}].role",
+                )
+        preamble = self._preamble_for(last_assistant)
+        rendering = Rendering(self._template, tools, kwargs)
+        before = rendering.text(preamble, add_generation_prompt=False, own_count=len(preamble))
+        after = rendering.text(
+            [*preamble, *new],
+            add_generation_prompt=True,
+            own_count=len(preamble),
+            offset=offset,
+        )
+        if not after.startswith(before):
+            raise UnprocessableError(
+                f"the chat template rewrites the turns before messages[{offset}]", param="messages"
+            )
+        return self._merge(checkpoint, self.tokenizer.encode(after[len(before) :]))
+
+    def _whole(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[object] | None,
+        template_kwargs: Mapping[str, object] | None,
+        *,
+        add_generation_prompt: bool,
+    ) -> list[int]:
+        kwargs = self.template_kwargs_of(template_kwargs)
+        known = normalise_messages(messages)
+        if not known:
+            raise RequestError("messages must not be empty", param="messages")
+        rendering = Rendering(self._template, tools, kwargs)
+        text = rendering.text(known, add_generation_prompt=add_generation_prompt)
+        return self.tokenizer.encode(text)
+
+    def _merge(self, checkpoint: Sequence[int], suffix: list[int]) -> list[int]:
+        kept = list(checkpoint)
+        if kept and kept[-1] in self._shared:
+            kept.pop()
+        if kept and kept[-1] == self._end_of_turn:
+            kept += self._after_turn
+        return kept + suffix
+
+    def _preamble_for(self, last_assistant: Message) -> list[dict[str, object]]:
+        """The preamble with the reply's tool calls, their arguments left out.
+
+        What renders a tool result looks for the call's id or name. Arguments may be large, and a
+        model may have sampled some that a template cannot render.
+        """
+        calls = normalise_messages([last_assistant])[0].get("tool_calls")
+        if not isinstance(calls, list):
+            return self._preamble
+        bare = [{**call, "function": {**call["function"], "arguments": {}}} for call in calls]
+        return [*self._preamble[:-1], {**self._preamble[-1], "tool_calls": bare}]
+
+    def _find_preamble(self) -> list[dict[str, object]]:
+        rendering = Rendering(self._template, None, self.family.fixed_kwargs)
+        reasons = []
+        for roles in _PREAMBLES:
+            preamble = [_DUMMIES[role] for role in roles]
+            try:
+                before = rendering.text(preamble, add_generation_prompt=False)
+                after = rendering.text([*preamble, _DUMMIES["user"]], add_generation_prompt=True)
+            except UnrenderableMessageError as error:
+                reasons.append(error.message)
+                continue
+            if after.startswith(before):
+                return preamble
+            reasons.append("it rewrites earlier turns when a message is appended")
+        raise SettingsError(f"the chat template cannot be used turn by turn: {reasons[0]}")
+
+    def _id_of(self, text: str) -> int:
+        found = self.tokenizer.encode(text)
+        if len(found) != 1:
+            raise SettingsError(
+                f"the tokenizer has no token {text!r}, which the family {self.family.name} needs"
+            )
+        return found[0]
+
+
+def load_prompt_builder(tokenizer_name: str, family_name: str = AUTO) -> PromptBuilder:
+    """Load all that prompts need.
+
+    Args:
+        tokenizer_name: See `load_tokenizer`.
+        family_name: A family's name, or `auto` to pick it by the tokenizer's special tokens; what
+            was picked, and why, goes to the log.
+
+    Raises:
+        SettingsError: The tokenizer, the family or its template cannot be had; one line.
+    """
+    tokenizer = load_tokenizer(tokenizer_name)
+    if family_name == AUTO:
+        detection = detect_family(tokenizer)
+        family = detection.family
+        _log.info("tito family picked family=%s reason=%r", family.name, detection.reason)
+    else:
+        family = family_of(family_name)
+    return PromptBuilder(tokenizer, family, _template_of(family, tokenizer_name))
+
+
+def _template_of(family: Family, tokenizer_name: str) -> Template:
+    if family.template is not None:
+        return read_shipped_template(family.template)
+    if tokenizer_name.startswith(PACKAGE_PREFIX):
+        raise SettingsError(
+            f"the TITO family {family.name} takes the model's own chat template, "
+            f"but {tokenizer_name} brings none"
+        )
+    path = Path(tokenizer_name)
+    return read_native_template(path if path.is_dir() else path.parent)
