@@ -54,6 +54,7 @@ class ClientVisibleError(Exception):
     Attributes:
         message: What happened and what to do, lower case, no full stop.
         param: The request field at fault, or None.
+        is_unrecorded_turn: Set on errors of a chat whose session was found; the reply says so.
     """
 
     status: ClassVar[int] = 500
@@ -66,6 +67,7 @@ class ClientVisibleError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
+        self.is_unrecorded_turn = False
 
     @property
     def body(self) -> bytes:
@@ -81,6 +83,8 @@ class ClientVisibleError(Exception):
         ]
         if self.retry_after_s is not None:
             found.append(("retry-after", str(self.retry_after_s)))
+        if self.is_unrecorded_turn:
+            found.append(("x-turn-recorded", "false"))
         return found
 
 
