@@ -1,0 +1,116 @@
+"""The simulated engine as an ASGI application.
+
+Routes: the chat endpoint, what clients ask an engine about itself, the journal, and an echo of
+everything else. Errors have SGLang's flat form.
+
+Must not know servers or sockets.
+
+Spec: docs/sim.md
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sessions.errors import SimRefusalError
+from sessions.sim.chat import ChatEndpoint
+from sessions.sim.echo import EchoEndpoint
+from sessions.sim.journal import Journal
+from sessions.sim.options import SimOptions
+from sessions.tokens.tokenizer import Tokenizer
+
+
+def sim_app(options: SimOptions, tokenizer: Tokenizer) -> Starlette:
+    """Make the application; each has its own journal and fault counts.
+
+    Args:
+        options: Of the engine.
+        tokenizer: Must have ChatML's special tokens.
+
+    Returns:
+        An ASGI 3 application without a lifespan.
+
+    Raises:
+        SettingsError: The tokenizer has no ChatML stop token.
+    """
+    journal = Journal(options.journal)
+    about = _About(options, journal)
+    routes = [
+        Route("/v1/chat/completions", ChatEndpoint(options, tokenizer, journal), methods=["POST"]),
+        Route("/v1/models", about.models),
+        Route("/health", about.health),
+        Route("/get_model_info", about.model_info),
+        Route("/sim/requests", about.requests),
+        Route("/sim/requests", about.forget_requests, methods=["DELETE"]),
+        Route("/{path:path}", EchoEndpoint()),
+    ]
+    return Starlette(routes=routes, exception_handlers={SimRefusalError: _refuse})
+
+
+class _About:
+    """What an engine says about itself."""
+
+    def __init__(self, options: SimOptions, journal: Journal) -> None:
+        self._options = options
+        self._journal = journal
+        self._start = int(time.time())
+
+    async def models(self, _request: Request) -> Response:
+        model = {
+            "id": self._options.model,
+            "object": "model",
+            "created": self._start,
+            "owned_by": "sglang",
+            "root": self._options.model,
+            "parent": None,
+            "max_model_len": self._options.context,
+        }
+        return _json({"object": "list", "data": [model]})
+
+    async def health(self, _request: Request) -> Response:
+        return Response(status_code=200)
+
+    async def model_info(self, _request: Request) -> Response:
+        return _json(
+            {
+                "model_path": self._options.model,
+                "tokenizer_path": self._options.model,
+                "is_generation": True,
+                "weight_version": self._options.weight_version,
+            }
+        )
+
+    async def requests(self, _request: Request) -> Response:
+        entries = [dataclasses.asdict(entry) for entry in self._journal.entries]
+        return _json({"seen": self._journal.seen_count, "requests": entries})
+
+    async def forget_requests(self, _request: Request) -> Response:
+        self._journal.clear()
+        return Response(status_code=204)
+
+
+async def _refuse(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, SimRefusalError)  # noqa: S101 - registered for this class only
+    return _json(
+        {
+            "object": "error",
+            "message": error.message,
+            "type": error.type,
+            "param": error.param,
+            "code": error.status,
+        },
+        error.status,
+    )
+
+
+def _json(value: object, status: int = 200) -> Response:
+    # Not orjson: a request may have held what only Python's parser takes.
+    content = json.dumps(value, separators=(",", ":"))
+    return Response(content, status_code=status, media_type="application/json")
