@@ -14,8 +14,7 @@ from tests.support.apps import App, pattern_of, receipt_of
 
 
 def client_of(app: App) -> httpx.AsyncClient:
-    # httpx's type for an ASGI application is stricter than ASGI's own.
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")  # type: ignore[arg-type]
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test")
 
 
 async def test_echo_answers_a_pattern_and_a_receipt():

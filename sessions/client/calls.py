@@ -1,0 +1,104 @@
+"""The calls of the client, without I/O: what to send, and what an answer or its absence means.
+
+A `Call` is data and two functions. The sync and the async client only carry it: send, then give
+the answer to `parse`, or the loss to `lost`.
+
+Spec: docs/sessions.md#client
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote
+
+from sessions.client.answers import (
+    Answer,
+    Records,
+    Session,
+    parse_nothing,
+    parse_records,
+    parse_session,
+)
+from sessions.client.errors import SessionsClientError, UnhealthyError, UnreachableError
+from sessions.client.health import Health, parse_healthy
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 60.0  # a guess: a shard may be busy with another session's records
+CHECK_TIMEOUT_S: Final = 5.0  # probes are answered from shared memory, so a late one is a fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One exchange with the server.
+
+    Attributes:
+        method: HTTP method.
+        path: Below the server's address, escaped.
+        parse: From the answer to the result, or raises a SessionsClientError.
+        lost: From the reason why no answer came to the error to raise.
+    """
+
+    method: str
+    path: str
+    parse: Callable[[Answer], T]
+    lost: Callable[[str], SessionsClientError] = UnreachableError
+
+
+def create_call() -> Call[Session]:
+    """Create a session."""
+    return Call(method="POST", path="/sessions", parse=parse_session)
+
+
+def records_call(session_id: str) -> Call[Records]:
+    """Read the records of a session."""
+    return Call(method="GET", path=_path_of(session_id), parse=parse_records)
+
+
+def delete_call(session_id: str) -> Call[None]:
+    """Delete a session."""
+    return Call(method="DELETE", path=_path_of(session_id), parse=parse_nothing)
+
+
+def check_call(url: str) -> Call[Health]:
+    """Ask the group at this address for its health; if not healthy it is an UnhealthyError."""
+    parse = partial(parse_healthy, url=url)
+    return Call(method="GET", path="/healthz", parse=parse, lost=UnhealthyError)
+
+
+def _path_of(session_id: str) -> str:
+    return f"/sessions/{quote(session_id, safe='')}"
+
+
+def reason_of(error: BaseException, url: str) -> str:
+    """Why no answer came, on one line; the same words whichever I/O library says it.
+
+    Args:
+        error: As raised by the HTTP library.
+        url: The server's address, for the line.
+    """
+    for cause in _chain(error):
+        if isinstance(cause, OSError) and cause.errno:
+            return f"{url} does not answer: {os.strerror(cause.errno).lower()}"
+    kind = type(error).__name__
+    if "Timeout" in kind:
+        return f"{url} does not answer: timed out ({kind})"
+    return f"{url} does not answer: {' '.join(str(error).split()) or kind}"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and its causes, outermost first; of a group of errors the last one."""
+    found: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in found:
+        found.append(at)
+        at = (
+            at.exceptions[-1]
+            if isinstance(at, BaseExceptionGroup)
+            else at.__cause__ or at.__context__
+        )
+    return found
