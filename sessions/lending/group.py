@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sessions.lending.board import Board
     from sessions.lending.cells import Cells
     from sessions.settings import Settings
@@ -69,6 +71,12 @@ class Life(Protocol):
 
     def on_drained(self) -> None:
         """Nothing is in flight any more and nothing will be accepted: a clean end follows."""
+
+    def watch_idle(self, is_idle: Callable[[], bool]) -> None:
+        """Let a quick end (SIGINT) ask whether nothing is in flight; without it, it counts as cut.
+
+        `is_idle` is called between any two steps of the loop, so it only reads.
+        """
 
     def fail_boot(self, reason: str) -> None:
         """The role cannot boot: logs the reason and ends the process at once; does not return."""
