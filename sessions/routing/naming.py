@@ -58,6 +58,6 @@ def _id_in_path(prefix: str, path: str, decoded: str) -> str | None:
         return parse_session_id(path[place:] if end < 0 else path[place:end])
     # An encoded slash makes segments that the application sees elsewhere: refused, not guessed.
     segments = path.split("/", 3)
-    if len(segments) < 3 or unquote(segments[1]) != prefix:  # noqa: PLR2004 - "", prefix, id
+    if [unquote(segment) for segment in segments[:2]] != ["", prefix]:
         raise BadSessionIdError("a session path has an encoded slash", param="session_id")
     return parse_session_id(segments[2])
