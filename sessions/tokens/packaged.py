@@ -82,16 +82,20 @@ PACKAGED: Final[Mapping[str, PackagedRanks]] = MappingProxyType(
 )
 
 
-def read_packaged(name: str) -> RanksTokenizer:
-    """Read the ranks of a name in `PACKAGED`.
+def read_packaged(name: str, packaged: Mapping[str, PackagedRanks] = PACKAGED) -> RanksTokenizer:
+    """Read packaged ranks.
+
+    Args:
+        name: A key of `packaged`.
+        packaged: What there is.
 
     Raises:
         ValueError: The name is unknown, the package is not installed, or its file is missing or
             damaged; the message says what to do.
     """
-    entry = PACKAGED.get(name)
+    entry = packaged.get(name)
     if entry is None:
-        raise ValueError(f"no packaged tokenizer of that name (there is {', '.join(PACKAGED)})")
+        raise ValueError(f"no packaged tokenizer of that name (there is {', '.join(packaged)})")
     spec = find_spec(entry.package)
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(f"the package {entry.distribution} is not installed")

@@ -65,7 +65,8 @@ class RanksTokenizer:
             raise ValueError(f"the ids of {name} do not fill 0 to {self._vocab_size - 1}")
         ranks.clear()
         longest_first = sorted(special_ids, key=len, reverse=True)
-        self._special = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+        # A pattern of no alternatives would match everywhere, this one nowhere.
+        self._special = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
         self._nfc = NFC()
 
     @property

@@ -3,7 +3,7 @@
 A setting is `pkg:<name>` (ranks that ship in a Python package), a `tokenizer.json`, or a folder
 that holds one. A process loads one tokenizer at its start and keeps it.
 
-Must not know which libraries the implementations use.
+Must not know how the implementations work.
 
 Spec: docs/sessions.md#tokenizers
 """
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from sessions.errors import SettingsError
+from sessions.tokens.huggingface import HuggingFaceTokenizer
+from sessions.tokens.packaged import read_packaged
 
 PACKAGE_PREFIX: Final = "pkg:"
 TOKENIZER_FILE: Final = "tokenizer.json"
@@ -77,16 +79,11 @@ def load_tokenizer(name: str) -> Tokenizer:
 
 
 def _load(name: str) -> Tokenizer:
-    # The two libraries are imported where they are used: each costs memory in every shard.
     if name.startswith(PACKAGE_PREFIX):
-        from sessions.tokens.packaged import read_packaged  # noqa: PLC0415 - see above
-
         return read_packaged(name.removeprefix(PACKAGE_PREFIX))
     path = Path(name)
     if path.is_dir():
         path /= TOKENIZER_FILE
     if not path.is_file():
         raise ValueError(f"no file {path}")
-    from sessions.tokens.huggingface import HuggingFaceTokenizer  # noqa: PLC0415 - see above
-
     return HuggingFaceTokenizer(path)
