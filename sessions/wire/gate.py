@@ -144,7 +144,11 @@ def read_head(buffer: bytes, start: int, limit_bytes: int) -> Head | None:
 
 
 def strip_leading_crlf(buffer: bytes) -> bytes:
-    """Drop empty lines before a request line (RFC 9112 section 2.2); bare CR or LF stays."""
+    """Drop empty lines before a request line (RFC 9112 section 2.2).
+
+    A bare LF or CR stays, for `read_head` to refuse; the same object comes back when nothing is
+    dropped.
+    """
     index = 0
     while buffer.startswith(b"\r\n", index):
         index += 2

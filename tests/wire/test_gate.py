@@ -338,6 +338,7 @@ def test_waits_for_more_of_an_unfinished_head_that_may_become_one(buffer: bytes)
 )
 def test_strips_empty_lines_only(buffer: bytes, rest: bytes):
     assert strip_leading_crlf(buffer) == rest
+    assert (strip_leading_crlf(buffer) is buffer) is (buffer == rest)
 
 
 NAMES = st.sampled_from(
