@@ -56,7 +56,7 @@ def _normalise(message: object, index: int) -> dict[str, object]:
     role = message.get("role")
     if isinstance(role, str):
         role = _SAME_ROLE.get(role, role)
-    if role not in ROLES:
+    if not isinstance(role, str) or role not in ROLES:
         _refuse(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
     found = {
         **message,
