@@ -236,6 +236,8 @@ class Connection(asyncio.Protocol):
 
     def on_deadline(self) -> None:
         """Nothing came in time: end an idle connection in silence, a slow head with a 408."""
+        if self.slot.state is SlotState.LENT:
+            return  # the shard keeps the time
         if self.slot.state is SlotState.ENDING:
             self._transport.abort()
         elif self._buffer and self._pending is None:

@@ -114,9 +114,8 @@ class Exchange(HttpToolsProtocol):
         if len(data) > head_bytes:
             self.data_received(data[head_bytes:])
         if self.loan is LoanState.LENT:
+            self._lent.is_body_missing = not self._body.is_whole
             self.flow.resume_reading()
-            if not self._body.is_whole:
-                self._lent.read_now()
             self._lender.on_begun(self)
 
     def announce(self, generation: int, head_bytes: int, data: bytes) -> None:
@@ -164,6 +163,7 @@ class Exchange(HttpToolsProtocol):
             self.transport.abort()  # released before it was adopted
         elif self._first_loan is not None:
             first, self._first_loan = self._first_loan, None
+            self.loop.call_soon(self._lent.on_started)
             self.lend(*first)
 
     def data_received(self, data: bytes) -> None:
@@ -182,6 +182,7 @@ class Exchange(HttpToolsProtocol):
             return
         super().data_received(data if taken == len(data) else data[:taken])
         if self._body.is_whole:
+            self._lent.is_body_missing = False
             if not self._is_request_parsed:
                 # llhttp sees no end where the scanner does: trust neither.
                 self._fail(BadBodyError("the chunked body does not end where its chunks do"))
@@ -260,7 +261,6 @@ class Exchange(HttpToolsProtocol):
                 return
             self.progress_at = self.loop.time()
             self.flow.resume_reading()
-            self._lent.read_now()
         self._give_back_if_over()
 
     # --- inside

@@ -22,7 +22,12 @@ from sessions.lending.cells import Cells, CellState
 
 
 class LentTransport(asyncio.Transport):
-    """A stream transport that belongs to another process's client connection."""
+    """A stream transport that belongs to another process's client connection.
+
+    Attributes:
+        sent_interim: Whether a 1xx was written in this loan.
+        is_body_missing: Whether body bytes are still to come; the exchange tells.
+    """
 
     def __init__(self, transport: asyncio.Transport, cells: Cells, slot: int) -> None:
         """Wrap.
@@ -39,8 +44,10 @@ class LentTransport(asyncio.Transport):
         self._generation = 0
         self._awaits_final_head = True
         self._is_reading = True
+        self._is_started = False
         self._wants_input = True
         self.sent_interim = False
+        self.is_body_missing = False
         self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]  # speed
         self.get_write_buffer_size = transport.get_write_buffer_size  # type: ignore[method-assign]
 
@@ -72,13 +79,25 @@ class LentTransport(asyncio.Transport):
     def pause_reading(self) -> None:
         """Stop to read at once."""
         self._wants_input = False
-        if self._is_reading:
+        if self._is_reading and self._is_started:
             self._is_reading = False
             self._transport.pause_reading()
 
+    def on_started(self) -> None:
+        """The loop reads the connection from now on: uvloop starts after `connection_made`.
+
+        A pause before that has no effect there, so it is made up for now. Without it a parked
+        copy would go on to read what belongs to the router (lending rule 1).
+        """
+        self._is_started = True
+        if not self._wants_input:
+            self.pause_reading()
+
     def resume_reading(self) -> None:
-        """Read again: by `read_now`, which the exchange or the sweep calls."""
+        """Read again: at once for a body that is missing, else by the next `read_now`."""
         self._wants_input = True
+        if self.is_body_missing:
+            self.read_now()
 
     def park(self, flow: FlowControl) -> None:
         """The loan is over: read no more before the next."""
