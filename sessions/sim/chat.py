@@ -135,9 +135,6 @@ class ChatEndpoint:
         blobs: list[Blob] = []
         if body.return_routed_experts and not body.stream:
             blobs = [self._blob(body, prompt + sample.ids, fault) for sample in samples]
-        both = (body.script.copies or 0) == 2 or (  # noqa: PLR2004 - both places
-            body.script.copies is None and self._options.copies is Copies.BOTH
-        )
         return document_of(
             body,
             prompt,
@@ -145,7 +142,7 @@ class ChatEndpoint:
             blobs=blobs,
             origin=origin,
             sampler=self._sampler,
-            both_copies=both,
+            both_copies=(body.script.copies or self._options.copies) is Copies.BOTH,
         )
 
     def _blob(self, body: ChatBody, ids: list[int], fault: Fault | None) -> Blob:

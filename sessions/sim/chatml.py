@@ -89,13 +89,20 @@ def _message_text(message: Mapping[str, Any]) -> str:
     if message.get("role") != "assistant":
         return content
     reasoning = message.get("reasoning_content")
-    functions = [call["function"] for call in message.get("tool_calls") or []]
+    calls = message.get("tool_calls")
+    functions = [
+        call["function"]
+        for call in (calls if isinstance(calls, list) else [])
+        if isinstance(call, dict) and isinstance(call.get("function"), dict)
+    ]
     return reply_text(
         Utterance(
             reasoning=reasoning if isinstance(reasoning, str) else None,
             content=content,
             calls=[
-                Call(name=each["name"], arguments=arguments_text(each.get("arguments", {})))
+                Call(
+                    name=str(each.get("name")), arguments=arguments_text(each.get("arguments", {}))
+                )
                 for each in functions
             ],
         )

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from sessions.sim.options import Copies
+
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Status = Annotated[int, msgspec.Meta(ge=200, le=599)]
@@ -110,7 +112,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         delay_s: Seconds before the reply starts, instead of the options' latency.
         blob_mib: Smallest size of the experts' text; widens the rows (top_k becomes a multiple).
         pad: Width of the rows instead of the options'.
-        copies: 2 = the experts also in `sglext`, 1 = once.
+        copies: Where the experts stand instead of the options'.
         fault: What goes wrong.
     """
 
@@ -122,5 +124,5 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     delay_s: Seconds | None = None
     blob_mib: Annotated[float, msgspec.Meta(ge=0, le=4096)] = 0
     pad: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] | None = None
-    copies: Annotated[int, msgspec.Meta(ge=1, le=2)] | None = None
+    copies: Copies | None = None
     fault: Fault | None = None

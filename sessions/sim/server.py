@@ -63,28 +63,8 @@ async def serve_sim(
         SettingsError: The tokenizer has no ChatML stop token; the socket is closed.
         asyncio.CancelledError: Cancelled; all connections are ended first.
     """
-    state = _State()
     with sock:
-        config = Config(
-            sim_app(options, tokenizer),
-            loop="none",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            proxy_headers=False,
-            timeout_keep_alive=options.keep_alive_s,
-        )
-        config.load()
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: _SimProtocol(config, state, {}), sock=sock, backlog=_BACKLOG
-        )
-        try:
-            await (stop or asyncio.Event()).wait()
-        finally:
-            server.close()
-            await _end_all(state)
+        await _serve(_config_of(options, tokenizer), sock, stop or asyncio.Event())
 
 
 @asynccontextmanager
@@ -101,15 +81,15 @@ async def simulated_engine(url: str, tokenizer: Tokenizer) -> AsyncIterator[str]
     Raises:
         SettingsError: The URL or the tokenizer is refused.
     """
-    options = parse_sim_url(url)
-    sock = _listening("127.0.0.1", 0)
+    config = _config_of(parse_sim_url(url), tokenizer)
     stop = asyncio.Event()
-    serving = asyncio.create_task(serve_sim(options, tokenizer, sock, stop=stop))
-    try:
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    finally:
-        stop.set()
-        await serving
+    with _listening("127.0.0.1", 0) as sock:
+        serving = asyncio.create_task(_serve(config, sock, stop))
+        try:
+            yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        finally:
+            stop.set()
+            await serving
 
 
 def run_sim(
@@ -152,6 +132,33 @@ async def _serve_until_signal(
         loop.add_signal_handler(number, stop.set)
     on_ready()
     await serve_sim(options, tokenizer, sock, stop=stop)
+
+
+def _config_of(options: SimOptions, tokenizer: Tokenizer) -> Config:
+    config = Config(
+        sim_app(options, tokenizer),
+        loop="none",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        proxy_headers=False,
+        timeout_keep_alive=options.keep_alive_s,
+    )
+    config.load()
+    return config
+
+
+async def _serve(config: Config, sock: socket.socket, stop: asyncio.Event) -> None:
+    state = _State()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _SimProtocol(config, state, {}), sock=sock, backlog=_BACKLOG
+    )
+    try:
+        await stop.wait()
+    finally:
+        server.close()
+        await _end_all(state)
 
 
 def _listening(host: str, port: int) -> socket.socket:
