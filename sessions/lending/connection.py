@@ -271,9 +271,9 @@ class Connection(asyncio.Protocol):
             if self._transport.get_write_buffer_size():
                 self._wait_for_flush()
                 return
-            if self._buffer[0] in b"\r\n":
-                self._buffer = strip_leading_crlf(self._buffer)
-                self._scanned = 0
+            stripped = strip_leading_crlf(self._buffer)
+            if stripped is not self._buffer:
+                self._buffer, self._scanned = stripped, 0
                 continue
             try:
                 head = read_head(self._buffer, self._scanned, self._front.settings.head_bytes)

@@ -235,15 +235,14 @@ class Exchange(HttpToolsProtocol):
                 chunked = True
         self._body = RequestBody(content_length=content_length, chunked=chunked)
         limit_bytes = self._lender.body_limit_bytes
-        if content_length <= limit_bytes:
-            super().on_headers_complete()
-            return
         app = self.app
-        self.app = Refusal(_too_large(limit_bytes))
+        if content_length > limit_bytes:
+            self.app = Refusal(_too_large(limit_bytes))
         try:
             super().on_headers_complete()
         finally:
             self.app = app
+        self.headers = []  # trailers come by the same callback and are no headers of the request
 
     def send_400_response(self, msg: str) -> None:
         """Override uvicorn's plain text: llhttp refused the body."""
