@@ -1,0 +1,62 @@
+"""One open session: its history, its lock, and what is noted about it.
+
+The lock covers the preparation and the commit of a turn, never the engine's work in between, so
+turns of one session may overlap; which of them is recorded is the trajectory's decision.
+
+Must not know how turns run.
+
+Spec: docs/sessions.md#life-of-a-session
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from sessions.core.json_text import JsonObject
+from sessions.core.trajectory import Checkpoint, Trajectory
+from sessions.errors import GoneSessionError
+
+_CANCELLED_KEPT: Final = 64
+
+
+class Session:
+    """See the module docstring."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id: Final = session_id
+        self.trajectory: Final = Trajectory()
+        self.lock: Final = asyncio.Lock()
+        # The newest only: a client that always hangs up must not fill the memory.
+        self.cancelled_turns: Final[deque[JsonObject]] = deque(maxlen=_CANCELLED_KEPT)
+        self._ended = ""
+        self._mismatch: tuple[Checkpoint, JsonObject] | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the session ended; nothing is committed to it any more."""
+        return bool(self._ended)
+
+    def end(self, reason: str) -> None:
+        """End it, in words that follow "session x"."""
+        self._ended = reason
+
+    def check_open(self) -> None:
+        """Refuse to work for an ended session.
+
+        Raises:
+            GoneSessionError: It ended.
+        """
+        if self._ended:
+            raise GoneSessionError(f"session {self.session_id} {self._ended}")
+
+    def known_mismatch(self, head: Checkpoint) -> JsonObject | None:
+        """The metadata members that were kept for a checkpoint, or None."""
+        if self._mismatch is not None and self._mismatch[0] is head:
+            return self._mismatch[1]
+        return None
+
+    def keep_mismatch(self, head: Checkpoint, members: JsonObject) -> None:
+        """Keep metadata members that cost a comparison, until another checkpoint's come."""
+        self._mismatch = (head, members)

@@ -1,0 +1,301 @@
+"""SessionCore: every operation on sessions, from request primitives to a response.
+
+It is the same in every topology. It owns the turns that run: a turn goes on when its client is
+gone, and `close` ends those that are left.
+
+Must not know processes, sockets or servers.
+
+Spec: docs/sessions.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from sessions.core.chat_request import parse_chat_request
+from sessions.core.client_request import ClientRequest
+from sessions.core.headers import EngineHeaders, reply_headers_of
+from sessions.core.json_text import Json, JsonObject, parse_engine_json
+from sessions.core.records import session_pieces
+from sessions.core.registry import SessionRegistry
+from sessions.core.replies import (
+    JSON_TYPE,
+    STREAM_HEADERS,
+    UNRECORDED,
+    json_reply_of,
+    passed_on,
+    pieces_reply_of,
+    reply_of,
+)
+from sessions.core.session import Session
+from sessions.core.trajectory import Checkpoint
+from sessions.core.turn_stream import TurnStream
+from sessions.core.turn_wait import TurnWait
+from sessions.core.turns import TurnReply, TurnRunner, off_loop
+from sessions.engine.engine import Engine, EngineReply, EngineRequest
+from sessions.errors import (
+    ClientVisibleError,
+    EngineReplyUnusableError,
+    InternalError,
+    RequestError,
+)
+from sessions.replay.store import ReplayStore
+from sessions.tokens.comparison import compare
+from sessions.tokens.prompts import PromptBuilder
+
+_log = logging.getLogger(__name__)
+
+# Nobody reads it: the client closed its side (the number is nginx's).
+_CLIENT_GONE: Final = 499
+_MODELS: Final = b"/v1/models"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreRules:
+    """What the settings decide for the core.
+
+    Attributes:
+        keepalive_s: Seconds of waiting before the first and between two comments of a stream.
+        cancel_on_disconnect: A client that hangs up takes its turn along.
+        routing_replay: Ask the engine for routed experts.
+    """
+
+    keepalive_s: float
+    cancel_on_disconnect: bool
+    routing_replay: bool
+
+
+class SessionCore:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        *,
+        registry: SessionRegistry,
+        engine: Engine,
+        prompts: PromptBuilder,
+        replay: ReplayStore,
+        labels: EngineHeaders,
+        key_of: Callable[[str], str],
+        rules: CoreRules,
+    ) -> None:
+        """Put the parts together; nothing runs yet.
+
+        Args:
+            registry: The sessions.
+            engine: Where turns are sampled; closed by its owner after this core.
+            prompts: Makes prompts.
+            replay: Keeps replay blobs.
+            labels: How requests to the engine are labelled.
+            key_of: The session key of an id.
+            rules: What the settings decide.
+        """
+        self._registry = registry
+        self._engine = engine
+        self._prompts = prompts
+        self._replay = replay
+        self._labels = labels
+        self._key_of = key_of
+        self._rules = rules
+        self._turns: set[asyncio.Task[TurnReply]] = set()
+        self._runner = TurnRunner(
+            engine=engine,
+            prompts=prompts,
+            replay=replay,
+            labels=labels,
+            routing_replay=rules.routing_replay,
+        )
+
+    def check_known(self, session_id: str) -> None:
+        """Refuse a session that is not open, before anything of a request is read.
+
+        Raises:
+            GoneSessionError: It ended.
+            UnknownSessionError: There was none.
+        """
+        self._registry.find(session_id)
+
+    def create(self, origin: str) -> Response:
+        """Open a session.
+
+        Args:
+            origin: Under which URL the client reaches us, without a slash at the end.
+        """
+        session_id = self._registry.create_session().session_id
+        base = f"{origin}/sessions/{session_id}"
+        return json_reply_of(
+            {
+                "session_id": session_id,
+                "base_url": f"{base}/v1",
+                "anthropic_base_url": base,
+                "session_key": self._key_of(session_id),
+            }
+        )
+
+    async def chat(self, session_id: str, request: ClientRequest) -> Response:
+        """Run one turn; its reply, whole or as a stream.
+
+        Raises:
+            ClientVisibleError: The turn failed and nothing of it was recorded.
+        """
+        session = self._registry.find(session_id)
+        try:
+            return await self._chat(session, request)
+        except ClientVisibleError as error:
+            error.is_unrecorded_turn = True
+            raise
+
+    async def read(self, session_id: str, *, raw: bool = False) -> Response:
+        """The records and metadata of a session.
+
+        Args:
+            session_id: Its id.
+            raw: Give the engine's own bytes where they are no strict JSON.
+        """
+        session = self._registry.find(session_id)
+        trajectory = session.trajectory
+        records, messages, head = trajectory.records, trajectory.messages, trajectory.head
+        metadata = await self._metadata_of(session, messages, head)
+        return pieces_reply_of(session_pieces(session_id, records, metadata, raw=raw))
+
+    def delete(self, session_id: str) -> Response:
+        """End a session and free what it holds; waits for nothing."""
+        self._registry.end(session_id, "was deleted")
+        self._replay.drop_session(session_id)
+        return reply_of(HTTPStatus.NO_CONTENT)
+
+    async def proxy(self, session_id: str, path: bytes, request: ClientRequest) -> Response:
+        """Pass a request under a session on to the engine.
+
+        Args:
+            session_id: A known session's id.
+            path: The raw path below the session, with its leading slash.
+            request: The request.
+        """
+        self._registry.find(session_id)
+        return passed_on(await self._pass(path, request, session_id))
+
+    async def models(self, session_id: str, request: ClientRequest) -> Response:
+        """The engine's models as OpenAI lists them.
+
+        Args:
+            session_id: A known session's id, or "" for a request of no session.
+            request: The request.
+        """
+        if session_id:
+            self._registry.find(session_id)
+        reply = await self._pass(_MODELS, request, session_id)
+        if reply.status != HTTPStatus.OK:
+            return passed_on(reply)
+        try:
+            listed, _ = parse_engine_json(reply.body)
+        except ValueError as error:
+            raise EngineReplyUnusableError(f"the engine's models are not JSON: {error}") from error
+        models = listed.get("data") if isinstance(listed, dict) else None
+        if not isinstance(models, list) or not all(map(_is_model, models)):
+            raise EngineReplyUnusableError("the engine lists no models at /v1/models")
+        defaults = {"object": "model", "created": 0, "owned_by": "engine"}
+        return json_reply_of({"object": "list", "data": [{**defaults, **m} for m in models]})
+
+    async def close(self) -> None:
+        """End the turns that are left."""
+        for turn in self._turns:
+            turn.cancel()
+        await asyncio.gather(*self._turns, return_exceptions=True)
+
+    async def _chat(self, session: Session, request: ClientRequest) -> Response:
+        chat = parse_chat_request(request.body)
+        turn = self._start(self._runner.run(session, request, chat))
+        waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
+        keepalive_s = self._rules.keepalive_s
+        async with waiting:
+            if not await waiting.wait(keepalive_s if chat.wants_stream else None):
+                return reply_of(_CLIENT_GONE)
+            if waiting.is_done:
+                return _turn_reply_of(waiting.result(), is_stream=chat.wants_stream)
+        return TurnStream(waiting, keepalive_s=keepalive_s)
+
+    def _start(self, turn: Coroutine[Any, Any, TurnReply]) -> asyncio.Task[TurnReply]:
+        task = asyncio.create_task(_shielded(turn))
+        self._turns.add(task)
+        task.add_done_callback(self._on_turn_done)
+        return task
+
+    def _on_turn_done(self, task: asyncio.Task[TurnReply]) -> None:
+        self._turns.discard(task)
+        if not task.cancelled():
+            # Its client may be gone; then nobody else asks how the turn ended.
+            task.exception()
+
+    async def _pass(self, path: bytes, request: ClientRequest, session_id: str) -> EngineReply:
+        return await self._engine.exchange(
+            EngineRequest(
+                method=request.method,
+                target=request.target_of(path),
+                headers=self._labels.request_headers_of(request.headers, session_id),
+                body=request.body,
+            )
+        )
+
+    async def _metadata_of(
+        self, session: Session, messages: list[JsonObject], head: Checkpoint | None
+    ) -> JsonObject:
+        found: JsonObject = {}
+        if head is not None:
+            known = session.known_mismatch(head)
+            found |= await self._compare(session, messages, head) if known is None else known
+        found["accumulated_token_ids"] = head.token_ids.tolist() if head is not None else []
+        found["max_trim_tokens"] = self._prompts.family.max_trim_count
+        if session.cancelled_turns:
+            found["cancelled_turns"] = list(session.cancelled_turns)
+        return found
+
+    async def _compare(
+        self, session: Session, messages: list[JsonObject], head: Checkpoint
+    ) -> JsonObject:
+        """The mismatch list, or nothing when the history cannot be rendered as a whole."""
+        family, tokenizer = self._prompts.family, self._prompts.tokenizer
+
+        def work() -> JsonObject:
+            try:
+                expected = self._prompts.whole(messages, head.tools, head.template_kwargs)
+            except (RequestError, RecursionError):
+                return {}
+            mismatches = compare(expected, head.token_ids, family, tokenizer)
+            return {"tito_session_mismatch": [mismatch.to_json() for mismatch in mismatches]}
+
+        found = await off_loop(4 * len(head.token_ids), work)
+        session.keep_mismatch(head, found)
+        return found
+
+
+async def _shielded(turn: Coroutine[Any, Any, TurnReply]) -> TurnReply:
+    """The top of a turn: what nobody expected is logged here, where no client is needed."""
+    try:
+        return await turn
+    except ClientVisibleError:
+        raise
+    except Exception as error:
+        _log.exception("turn failed")
+        raise InternalError("the turn failed for a reason of ours") from error
+
+
+def _turn_reply_of(done: TurnReply, *, is_stream: bool) -> Response:
+    extra = [] if done.is_recorded else [UNRECORDED]
+    if done.body is None:
+        return passed_on(done.engine, *extra)
+    if is_stream:
+        return reply_of(HTTPStatus.OK, [*STREAM_HEADERS, *extra], done.body)
+    headers = reply_headers_of(done.engine.headers, is_rewritten=True)
+    return reply_of(HTTPStatus.OK, [*headers, JSON_TYPE, *extra], done.body)
+
+
+def _is_model(model: Json) -> bool:
+    return isinstance(model, dict) and isinstance(model.get("id"), str)

@@ -1,0 +1,154 @@
+"""The linear history of one session: messages, checkpoints, and how a request attaches to them.
+
+`plan` decides, without changing anything, on which checkpoint a request builds: the newest one if
+the request begins with the whole history, one step back if its last turn is sent again or sent
+differently, and the start if that was the first turn. `commit` applies a plan once the reply is
+there, and only if the head is still the very checkpoint that it was at planning: a count would
+not see that a turn was rolled back and another one committed in between.
+
+Only sampled replies make checkpoints; assistant messages that the client brings along are text.
+
+Must not know templates, engines or HTTP.
+
+Spec: docs/sessions.md#trajectory
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sessions.core.json_text import JsonObject
+from sessions.core.matcher import difference_of, matched_count_of
+from sessions.core.records import Record
+from sessions.errors import HistoryMismatchError
+
+MAX_ROLLBACK_TURNS: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checkpoint:
+    """The token state after one sampled reply; compared by identity.
+
+    Attributes:
+        token_ids: Prompt and completion.
+        message_end: How many messages of the history they cover.
+        record: The turn's record.
+        tools: The tools that the turn was rendered with.
+        template_kwargs: The kwargs that it was rendered with.
+    """
+
+    token_ids: array[int]
+    message_end: int
+    record: Record
+    tools: list[JsonObject] | None
+    template_kwargs: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """How a request attaches.
+
+    Attributes:
+        head: The newest checkpoint at planning, None in an empty session.
+        base: The checkpoint that the prompt builds on, None to render from the start.
+        stored: The messages that the base covers, in the session's spelling.
+        tail: The messages that the request adds to them; may be empty.
+    """
+
+    head: Checkpoint | None
+    base: Checkpoint | None
+    stored: Sequence[JsonObject]
+    tail: Sequence[JsonObject]
+
+
+class Trajectory:
+    """See the module docstring."""
+
+    __slots__ = ("_checkpoints", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: list[JsonObject] = []
+        self._checkpoints: list[Checkpoint] = []
+
+    @property
+    def head(self) -> Checkpoint | None:
+        """The newest checkpoint."""
+        return self._checkpoints[-1] if self._checkpoints else None
+
+    @property
+    def messages(self) -> list[JsonObject]:
+        """The history, the last sampled reply included; a copy of the list."""
+        return list(self._messages)
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of all checkpoints, oldest first."""
+        return [checkpoint.record for checkpoint in self._checkpoints]
+
+    def plan(self, sent: Sequence[JsonObject]) -> Plan:
+        """Decide how a request attaches.
+
+        Args:
+            sent: The request's messages.
+
+        Returns:
+            The plan; nothing was changed.
+
+        Raises:
+            HistoryMismatchError: More turns would have to be rolled back than a session allows.
+                The message names the first message and field that differ.
+        """
+        matched = matched_count_of(self._messages, sent)
+        if matched == len(self._messages):
+            kept = len(self._checkpoints)
+        else:
+            kept = sum(1 for c in self._checkpoints if c.message_end <= matched)
+            if len(self._checkpoints) - kept > MAX_ROLLBACK_TURNS:
+                raise self._mismatch(matched, sent, len(self._checkpoints) - kept)
+        base = self._checkpoints[kept - 1] if kept else None
+        end = base.message_end if base is not None else 0
+        return Plan(head=self.head, base=base, stored=self._messages[:end], tail=sent[end:])
+
+    def can_commit(self, plan: Plan) -> bool:
+        """Whether nothing was committed or rolled back since the plan was made."""
+        return self.head is plan.head
+
+    def commit(self, plan: Plan, reply: JsonObject, checkpoint: Checkpoint) -> list[Checkpoint]:
+        """Apply a plan: roll back what it drops, then append the turn.
+
+        Args:
+            plan: A plan that `can_commit`.
+            reply: The sampled assistant message.
+            checkpoint: The turn; its `message_end` counts the reply.
+
+        Returns:
+            The checkpoints that were rolled back, oldest first.
+        """
+        kept = self._checkpoints.index(plan.base) + 1 if plan.base is not None else 0
+        dropped = self._checkpoints[kept:]
+        self._checkpoints[kept:] = [checkpoint]
+        self._messages[len(plan.stored) :] = [*plan.tail, reply]
+        return dropped
+
+    def _mismatch(
+        self, matched: int, sent: Sequence[JsonObject], discarded: int
+    ) -> HistoryMismatchError:
+        place = f"messages[{matched}]"
+        if matched < len(sent):
+            found = difference_of(self._messages[matched], sent[matched])
+            # matched_count_of stopped here, so there is a difference.
+            path, stored, given = (found.path, found.stored, found.sent) if found else ("", "", "")
+            place = f"{place}.{path}"
+            what = f"{place} is {given}, the session has {stored}"
+        else:
+            what = (
+                f"the request ends before {place}, the session has {len(self._messages)} messages"
+            )
+        return HistoryMismatchError(
+            f"the messages do not continue the session: {what}; that would discard {discarded}"
+            f" sampled turns, and a linear session goes back by at most {MAX_ROLLBACK_TURNS}",
+            param=place,
+        )

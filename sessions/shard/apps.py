@@ -1,0 +1,80 @@
+"""Which application a shard runs: the rollout server, or the one that `SESSIONS_APP` names.
+
+Spec: docs/architecture.md#applications
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from starlette.types import ASGIApp
+
+from sessions.errors import SettingsError
+from sessions.lending.group import Group
+from sessions.settings import check_app_settings
+
+_SIM_TOKENIZER = "pkg:qwen3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedApp:
+    """An application that is ready for its lifespan.
+
+    Attributes:
+        asgi: The ASGI 3 application.
+        open_sessions: How many sessions it holds now.
+    """
+
+    asgi: ASGIApp
+    open_sessions: Callable[[], int]
+
+
+def load_app(group: Group, index: int) -> LoadedApp:
+    """Load a shard's application; takes as long as its imports and its tokenizer do.
+
+    Args:
+        group: Shared state of the group.
+        index: The shard.
+
+    Returns:
+        The application.
+
+    Raises:
+        SettingsError: A setting is missing, or what it names cannot be loaded.
+    """
+    if group.settings.app:
+        return LoadedApp(asgi=_named_app(group.settings.app), open_sessions=lambda: 0)
+    return _rollout_app(group, index)
+
+
+def _rollout_app(group: Group, index: int) -> LoadedApp:
+    settings = group.settings
+    check_app_settings(settings)
+    # Imported only here: another application may do without them.
+    from sessions.core.registry import SessionRegistry  # noqa: PLC0415 - see above
+    from sessions.routing.ids import mint_session_id  # noqa: PLC0415 - see above
+    from sessions.shard.rollouts import rollout_app  # noqa: PLC0415 - see above
+    from sessions.tokens.prompts import load_prompt_builder  # noqa: PLC0415 - see above
+
+    prompts = load_prompt_builder(settings.tokenizer or _SIM_TOKENIZER, settings.tito_family)
+    registry = SessionRegistry(
+        lambda: mint_session_id(index, settings.shards, settings.id_prefix),
+        tombstones=settings.tombstones,
+    )
+    return LoadedApp(
+        asgi=rollout_app(group, registry, prompts), open_sessions=lambda: len(registry)
+    )
+
+
+def _named_app(name: str) -> ASGIApp:
+    module, _, attribute = name.partition(":")
+    try:
+        factory = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"SESSIONS_APP={name!r} cannot be loaded: {error}") from error
+    if not attribute or not callable(factory):
+        raise SettingsError(f"SESSIONS_APP={name!r} is not module:callable")
+    app: ASGIApp = factory()
+    return app

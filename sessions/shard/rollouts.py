@@ -1,0 +1,261 @@
+"""The rollout server as an ASGI application: HTTP around the session core.
+
+A request becomes primitives, the core answers, and this is the one place that turns errors into
+replies. The lifespan opens what the core needs (the engine's pool, and the simulated engine when
+the settings name one) and closes it after the last turn; requests find the core in its state.
+
+Must not know processes or lent connections.
+
+Spec: docs/sessions.md#application
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final, TypedDict
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import Message, Receive, Scope, Send
+
+from sessions.core.client_request import ClientRequest
+from sessions.core.headers import EngineHeaders
+from sessions.core.registry import SessionRegistry
+from sessions.core.replies import json_reply_of, reply_of
+from sessions.core.routes import Operation, Route, route_of
+from sessions.core.session_core import CoreRules, SessionCore
+from sessions.engine.http_engine import HttpEngine
+from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
+from sessions.lending.group import Group
+from sessions.replay.memory_store import MemoryReplayStore
+from sessions.routing.keys import id_of_session_key, session_key_of, verify_session_key
+from sessions.settings import SIMULATED_ENGINE, Settings
+from sessions.tokens.prompts import PromptBuilder
+
+_log = logging.getLogger(__name__)
+
+_BEARER: Final = "bearer "
+_GREETING: Final = {
+    "service": "sessile",
+    "create": "POST /sessions",
+    "chat": "POST /sessions/{session_id}/v1/chat/completions",
+}
+
+
+class RolloutState(TypedDict):
+    """What the lifespan leaves for requests."""
+
+    core: SessionCore
+
+
+def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder) -> Starlette:
+    """Make the application of one shard.
+
+    Args:
+        group: Shared state of the group.
+        registry: The shard's sessions.
+        prompts: Makes prompts; loaded already.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[RolloutState]:
+        async with open_core(group, registry, prompts) as core:
+            yield {"core": core}
+
+    endpoint = RolloutEndpoint(group.run_secret, group.settings.public_url)
+    return Starlette(routes=[Mount("/", app=endpoint)], lifespan=lifespan)
+
+
+@asynccontextmanager
+async def open_core(
+    group: Group, registry: SessionRegistry, prompts: PromptBuilder
+) -> AsyncIterator[SessionCore]:
+    """Open a core with the engine that the settings name; its turns end with the context.
+
+    Args:
+        group: Shared state of the group.
+        registry: The shard's sessions.
+        prompts: Makes prompts.
+    """
+    settings = group.settings
+    async with AsyncExitStack() as opened:
+        url = settings.engine_url
+        if url.startswith(SIMULATED_ENGINE):
+            # Imported only here: a shard with a real engine has no use for its memory.
+            from sessions.sim.server import simulated_engine  # noqa: PLC0415 - see above
+
+            url = await opened.enter_async_context(simulated_engine(url, prompts.tokenizer))
+        engine = HttpEngine(
+            url,
+            timeout_s=settings.engine_timeout_s,
+            connect_timeout_s=settings.engine_connect_timeout_s,
+        )
+        opened.push_async_callback(engine.close)
+        core = SessionCore(
+            registry=registry,
+            engine=engine,
+            prompts=prompts,
+            replay=MemoryReplayStore(),
+            labels=EngineHeaders(
+                routing_key=settings.routing_key_header.lower().encode(),
+                api_key=settings.engine_api_key,
+            ),
+            key_of=lambda session_id: session_key_of(group.run_secret, session_id),
+            rules=_rules_of(settings),
+        )
+        opened.push_async_callback(core.close)
+        yield core
+
+
+def _rules_of(settings: Settings) -> CoreRules:
+    return CoreRules(
+        keepalive_s=settings.sse_keepalive_s,
+        cancel_on_disconnect=settings.cancel_on_disconnect,
+        routing_replay=settings.routing_replay,
+    )
+
+
+class RolloutEndpoint:
+    """Answers every request; the core is in the scope's state."""
+
+    def __init__(self, run_secret: bytes, public_url: str) -> None:
+        """Remember what names sessions.
+
+        Args:
+            run_secret: Signs session keys.
+            public_url: Base of the URLs that are handed out; empty to take the client's `Host`.
+        """
+        self._secret = run_secret
+        self._public_url = public_url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, one reply; silent when the client left before its body was whole."""
+        try:
+            response = await self._answer(scope, receive)
+        except ClientDisconnect:
+            return
+        except ClientVisibleError as error:
+            response = _error_reply_of(error)
+        except Exception:  # noqa: BLE001 - the top of a request
+            _log.exception("request failed method=%s", scope["method"])
+            response = _error_reply_of(InternalError("the request failed for a reason of ours"))
+        await response(scope, receive, _bodiless(send) if scope["method"] == "HEAD" else send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        """Refuse what the head alone tells, then read the body, then do the work.
+
+        In this order a client that waits for `100 Continue` gets its refusal instead of it.
+        """
+        route = route_of(scope["raw_path"])
+        operation = route.operation_of(scope["method"])
+        session_id = self._session_id_of(route, operation, scope["headers"])
+        core: SessionCore = scope["state"]["core"]
+        if session_id and operation is not Operation.OPTIONS:
+            core.check_known(session_id)
+        body = await _read_body(receive)
+        if operation is Operation.OPTIONS:
+            return reply_of(204, [(b"allow", ", ".join(route.allow).encode())])
+        if operation is Operation.GREET:
+            return json_reply_of(_GREETING)
+        if operation is Operation.CREATE:
+            return core.create(self._public_url or _origin_of(scope))
+        request = ClientRequest(
+            method="GET" if scope["method"] == "HEAD" else scope["method"],
+            query=scope["query_string"],
+            headers=scope["headers"],
+            body=body,
+            wait_gone=lambda: _wait_gone(receive),
+        )
+        return await _answer_in_session(core, operation, session_id, route.rest, request)
+
+    def _session_id_of(
+        self, route: Route, operation: Operation, headers: list[tuple[bytes, bytes]]
+    ) -> str:
+        if not route.is_plain or operation is Operation.OPTIONS:
+            return route.session_id
+        key = _session_key_in(headers)
+        if key is not None:
+            return verify_session_key(self._secret, key)
+        if operation is Operation.MODELS:
+            return ""
+        raise BadSessionKeyError(
+            "this path needs a session key as its API key, or the session in the path:"
+            " POST /sessions returns both"
+        )
+
+
+async def _answer_in_session(
+    core: SessionCore, operation: Operation, session_id: str, rest: bytes, request: ClientRequest
+) -> Response:
+    if operation is Operation.CHAT:
+        return await core.chat(session_id, request)
+    if operation is Operation.READ:
+        return await core.read(session_id, raw=b"raw=1" in request.query.split(b"&"))
+    if operation is Operation.DELETE:
+        return core.delete(session_id)
+    if operation is Operation.MODELS:
+        return await core.models(session_id, request)
+    return await core.proxy(session_id, rest, request)
+
+
+def _session_key_in(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The first credential that has a session key's form; the router reads the same ones."""
+    by_name: dict[bytes, str] = {}
+    for name, value in headers:
+        by_name.setdefault(name, value.decode("latin-1"))
+    bearer = by_name.get(b"authorization", "")
+    texts = [bearer[len(_BEARER) :]] if bearer[: len(_BEARER)].lower() == _BEARER else []
+    texts.append(by_name.get(b"x-api-key", ""))
+    keys = (text.strip(" \t") for text in texts)
+    return next((key for key in keys if id_of_session_key(key) is not None), None)
+
+
+def _origin_of(scope: Scope) -> str:
+    """Where the client reached us: its `Host`, or the socket's address for HTTP/1.0 without one."""
+    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+    authority = host.decode("latin-1")
+    if not authority:
+        address, port = scope["server"]
+        authority = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"{scope['scheme']}://{authority}"
+
+
+def _error_reply_of(error: ClientVisibleError) -> Response:
+    headers = [(name.encode(), value.encode()) for name, value in error.headers]
+    return reply_of(error.status, headers, error.body)
+
+
+async def _read_body(receive: Receive) -> bytes:
+    """The whole body.
+
+    Raises:
+        ClientDisconnect: The client left before its end.
+    """
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _wait_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _bodiless(send: Send) -> Send:
+    """HEAD is GET whose body is not sent."""
+
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return send_head
