@@ -1,0 +1,1 @@
+"""Benchmarks: what the design promises in figures, measured beside known servers."""
