@@ -100,6 +100,13 @@ def _field_is(pid: int, field: int, value: int) -> bool:
     return stat[0] not in "ZX" and int(stat[field]) == value
 
 
+def tcp_connection_count(pid: int) -> int:
+    """How many IPv4 TCP connections a process holds, listeners not counted."""
+    inodes = {target[8:-1] for target in _links(pid) if target.startswith("socket:[")}
+    rows = [line.split() for line in _read(pid, "net/tcp").splitlines()[1:]]
+    return sum(1 for row in rows if row[3] != _LISTEN and row[9] in inodes)
+
+
 def listening_address(pid: int) -> tuple[str, int] | None:
     """The IPv4 address on which a process holds a TCP listener, or None; the first if many."""
     inodes = {target[8:-1] for target in _links(pid) if target.startswith("socket:[")}
