@@ -2,56 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
 from sessions.cli.main import main
 from tests.support.command_line import run_command
-from tests.support.fake_server import FakeServer, shard
-
-
-class HealthServer(ThreadingHTTPServer):
-    """Answers /healthz with a document that a test may change."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.health: dict[str, Any] = FakeServer().health
-        self.silent = threading.Event()
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        server = self.server
-        assert isinstance(server, HealthServer)
-        if server.silent.is_set():
-            self.rfile.read(1)  # until the client gives up
-            return
-        body = json.dumps(server.health).encode()
-        self.send_response(200 if server.health["status"] == "ok" else 503)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_args: object) -> None:
-        pass
+from tests.support.fake_server import shard
+from tests.support.health_server import HealthServer, running_health_server
 
 
 @pytest.fixture
 def server() -> Iterator[HealthServer]:
-    with HealthServer() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-        thread.start()
+    with running_health_server() as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def test_a_healthy_server_exits_0_and_tells_what_runs(server: HealthServer):
