@@ -284,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 if everything holds, else 1.
     """
     parser = argparse.ArgumentParser(description="A rollout with tools, and its proof.")
-    parser.add_argument("--url", default="http://127.0.0.1:8000", help="address of the server")
+    parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000", help="of the server")
     parser.add_argument("--turns", type=int, default=10, help="calls of the model")
     parser.add_argument("--model", default="", help="default: the first one the server lists")
     args = parser.parse_args(argv)

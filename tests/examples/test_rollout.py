@@ -161,14 +161,14 @@ def test_tools_answer_any_call_and_calls_are_answered_in_order():
 
 
 def test_no_server_is_one_line_and_exit_1(capsys: pytest.CaptureFixture[str]):
-    assert rollout.main(["--url", "http://127.0.0.1:1"]) == 1
+    assert rollout.main(["http://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err == ("http://127.0.0.1:1 does not answer: connection refused\n")
 
 
 @pytest.mark.parametrize("shards", [1, 4])
 def test_ten_turns_hold_against_a_real_group(groups: Groups, shards: int):
     group = groups.start(shards=shards, env={"SESSIONS_ENGINE_URL": "sim:"})
-    command = [sys.executable, "-m", "examples.rollout", "--url", group.url]
+    command = [sys.executable, "-m", "examples.rollout", group.url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith("10 turns, ")
