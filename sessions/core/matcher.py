@@ -62,9 +62,11 @@ def _value_of(message: JsonObject, field: str) -> Json:
     value = message.get(field)
     if field == "reasoning_content" and not value:
         value = message.get("reasoning")
+    if value in ("", []):
+        return None
     if field == "tool_calls" and isinstance(value, list):
         return [_without_index(call) for call in value]
-    return None if value in ("", []) else value
+    return value
 
 
 def _without_index(call: Json) -> Json:

@@ -1,0 +1,64 @@
+import pytest
+
+from sessions.core.registry import SessionRegistry
+from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSessionError
+
+
+def registry_of(tombstones: int = 2) -> SessionRegistry:
+    ids = iter(f"s{i}" for i in range(100))
+    return SessionRegistry(lambda: next(ids), tombstones=tombstones)
+
+
+def test_a_session_gets_a_minted_id_and_is_found_by_it():
+    registry = registry_of()
+    session = registry.create_session()
+    assert session.session_id == "s0"
+    assert registry.find("s0") is session
+    assert len(registry) == 1
+
+
+def test_an_id_that_was_never_open_is_unknown():
+    with pytest.raises(UnknownSessionError) as caught:
+        registry_of().find("x")
+    assert caught.value.status == 404
+
+
+def test_an_id_that_ended_is_gone_with_the_reason():
+    registry = registry_of()
+    session = registry.create_session("x")
+    assert registry.end("x", "was deleted") is session
+    assert session.is_ended
+    assert len(registry) == 0
+    with pytest.raises(GoneSessionError, match="session x was deleted") as caught:
+        registry.find("x")
+    assert caught.value.status == 410
+    with pytest.raises(GoneSessionError):
+        registry.end("x", "was deleted again")
+
+
+def test_an_existing_id_is_refused_loudly_and_its_session_kept():
+    registry = registry_of()
+    session = registry.create_session("x")
+    with pytest.raises(LocalProtocolError):
+        registry.create_session("x")
+    assert registry.find("x") is session
+
+
+def test_an_ended_id_is_not_opened_again():
+    registry = registry_of()
+    registry.create_session("x")
+    registry.end("x", "was deleted")
+    with pytest.raises(LocalProtocolError):
+        registry.create_session("x")
+
+
+def test_the_oldest_tombstones_are_forgotten_first():
+    registry = registry_of(tombstones=2)
+    for name in ("a", "b", "c"):
+        registry.create_session(name)
+        registry.end(name, "was deleted")
+    with pytest.raises(UnknownSessionError):
+        registry.find("a")
+    for name in ("b", "c"):
+        with pytest.raises(GoneSessionError):
+            registry.find(name)
