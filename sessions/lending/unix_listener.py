@@ -33,6 +33,9 @@ def listen_unix(path: Path, kind: socket.SocketKind) -> socket.socket:
     mask = os.umask(0o177)
     try:
         listener.bind(str(passing))
+    except OSError:
+        listener.close()
+        raise
     finally:
         os.umask(mask)
     listener.listen(_BACKLOG)
