@@ -167,7 +167,7 @@ def _listening(host: str, port: int) -> socket.socket:
         sock = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise SettingsError(f"cannot listen on {host} port {port}: {error}") from error
-    sock.setblocking(False)  # noqa: FBT003 - the standard library's signature
+    sock.settimeout(0)
     return sock
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of the simulated engine's tests: the real tokenizer, and engines with and without HTTP."""
+"""Fixtures of these tests: the real tokenizer, and engines with and without a server."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any

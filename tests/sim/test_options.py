@@ -53,7 +53,7 @@ def test_every_option_can_be_set():
         ("sim:?layers=0", "layers='0'.*from 1 to 256"),
         ("sim:?layers=257", "from 1 to 256"),
         ("sim:?layers=", "from 1 to 256"),
-        ("sim:?layers=４", "from 1 to 256"),
+        ("sim:?layers=\uff14", "from 1 to 256"),
         ("sim:?topk=65", "from 1 to 64"),
         ("sim:?experts=257", "from 1 to 256"),
         ("sim:?latency_s=-1", "seconds from 0"),
