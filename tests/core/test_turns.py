@@ -1,0 +1,525 @@
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sessions.core.headers import EngineHeaders
+from sessions.core.turns import off_loop
+from sessions.errors import (
+    ClientVisibleError,
+    ContextLengthError,
+    EngineReplyUnusableError,
+    EngineTimeoutError,
+    GoneSessionError,
+    HistoryMismatchError,
+    InternalError,
+    RequestError,
+)
+from tests.support.desk import Desk, assistant, is_recorded
+from tests.support.engines import json_reply, sampled_document
+from tests.support.waiting import wait_until_async
+
+OpenDesk = Callable[..., Any]
+BLOB = "QUJD" * 200
+
+
+async def error_of(turn: Any) -> ClientVisibleError:  # noqa: ANN401 - a coroutine
+    with pytest.raises(ClientVisibleError) as caught:
+        await turn
+    return caught.value
+
+
+async def test_a_turn_is_sampled_recorded_and_answered(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        response = await desk.chat(session, "hi", model="m")
+        read = await desk.read(session)
+        assert response.status_code == 200
+        assert is_recorded(response)
+        (record,) = read["records"]
+        assert record["path"] == "/v1/chat/completions"
+        assert record["method"] == "POST"
+        assert record["status_code"] == 200
+        assert record["request"] == desk.engine.bodies[0]
+        assert record["request_timestamp"] <= record["timestamp"]
+        ids = desk.sampled_ids("ok")
+        assert read["metadata"] == {
+            "tito_session_mismatch": [],
+            "accumulated_token_ids": record["request"]["input_ids"] + ids,
+            "max_trim_tokens": 0,
+        }
+
+
+async def test_the_next_prompt_begins_with_the_exact_tokens_of_the_last_turn(open_desk: OpenDesk):
+    # Sampled letter by letter: encoding the text again would give other ids.
+    async with open_desk() as desk:
+        encode = desk.prompts.tokenizer.encode
+        start, stop = encode("<think>\n\n</think>\n\n"), encode("<|im_end|>")
+        letters = [i for c in "hello" for i in encode(c)]
+        spelled = [*start, *letters, *stop]
+        assert spelled != desk.sampled_ids("hello")
+        document = sampled_document(spelled, content="hello")
+        desk.engine.answers = [json_reply(document), desk.says("ok")]
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi", assistant("hello"), "more")
+        first, second = (body["input_ids"] for body in desk.engine.bodies)
+        sampled = first + spelled
+        assert second[: len(sampled)] == sampled
+        assert len(second) > len(sampled)
+        mismatch = (await desk.read(session))["metadata"]["tito_session_mismatch"]
+        assert mismatch == []
+
+
+async def test_two_tool_results_are_appended_in_the_order_sent(open_desk: OpenDesk):
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in ("first", "second")
+    ]
+    tools = [{"type": "function", "function": {"name": name}} for name in ("first", "second")]
+    async with open_desk() as desk:
+        desk.engine.answers = [desk.says("", tool_calls=calls), desk.says("done")]
+        session = desk.open()
+        await desk.chat(session, "hi", tools=tools)
+        reply = {"role": "assistant", "content": None, "tool_calls": calls}
+        results = [
+            {"role": "tool", "tool_call_id": name, "content": f"result {name}"}
+            for name in ("second", "first")
+        ]
+        response = await desk.chat(session, "hi", reply, *results, tools=tools)
+        assert is_recorded(response)
+        text = desk.prompts.tokenizer.decode(desk.engine.bodies[1]["input_ids"])
+        assert 0 < text.index("result second") < text.index("result first")
+        assert len((await desk.read(session))["records"]) == 2
+
+
+async def test_an_extension_by_nothing_asks_for_one_more_reply(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [desk.says("one"), desk.says("two")]
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi", assistant("one"))
+        assert await desk.contents(session) == ["one", "two"]
+
+
+async def test_the_last_turn_sent_again_replaces_it(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [desk.says("one"), desk.says("two"), desk.says("three")]
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi", assistant("one"), "more")
+        await desk.chat(session, "hi", assistant("one"), "more")
+        assert await desk.contents(session) == ["one", "three"]
+
+
+async def test_a_first_turn_sent_again_replaces_it(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [desk.says("one"), desk.says("two")]
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi")
+        assert await desk.contents(session) == ["two"]
+
+
+async def test_the_replay_of_a_turn_that_is_rolled_back_is_freed(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        documents = [desk.document("one"), desk.document("two")]
+        for number, document in enumerate(documents):
+            document["choices"][0]["meta_info"]["routed_experts"] = f"{number}{BLOB}"
+        desk.engine.answers = [json_reply(document) for document in documents]
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi")
+        assert desk.replay.stored_bytes == len(BLOB) + 1
+        (record,) = (await desk.read(session))["records"]
+        assert record["response"]["choices"][0]["meta_info"]["routed_experts"] == f"1{BLOB}"
+
+
+async def test_a_roll_back_is_not_applied_when_the_new_turn_fails(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [
+            desk.says("one"),
+            desk.says("two"),
+            json_reply({"message": "no"}, 400),
+            EngineTimeoutError("silent"),
+            json_reply({"choices": []}),
+            desk.says("three"),
+        ]
+        session = desk.open()
+        history = ["hi", assistant("one"), "more"]
+        await desk.chat(session, "hi")
+        await desk.chat(session, *history)
+        assert (await desk.chat(session, *history)).status_code == 400
+        await error_of(desk.chat(session, *history))
+        await error_of(desk.chat(session, *history))
+        assert await desk.contents(session) == ["one", "two"]
+        await desk.chat(session, *history, assistant("two"), "again")
+        assert await desk.contents(session) == ["one", "two", "three"]
+
+
+async def test_a_refused_role_after_a_roll_back_changes_nothing(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        await desk.chat(session, "hi")
+        error = await error_of(desk.chat(session, "hi", {"role": "robot", "content": "x"}))
+        assert error.status == 400
+        assert error.param == "messages[1].role"
+        assert await desk.contents(session) == ["ok"]
+
+
+async def test_a_history_that_differs_by_two_turns_is_refused(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi", assistant("ok"), "more")
+        error = await error_of(desk.chat(session, "HI", assistant("ok"), "more", assistant("ok")))
+        assert isinstance(error, HistoryMismatchError)
+        assert error.param == "messages[0].content"
+        assert error.is_unrecorded_turn
+        assert len(desk.engine.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"",
+        b'{"messages":[]}',
+        b'{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]}',
+        b'{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"messages":1}}',
+        b'{"messages":[{"role":"user","content":' + b"[" * 990 + b"]" * 990 + b"}]}",
+    ],
+)
+async def test_a_request_that_cannot_be_a_turn_never_reaches_the_engine(
+    body: bytes, open_desk: OpenDesk
+):
+    async with open_desk() as desk:
+        error = await error_of(desk.core.chat(desk.open(), desk.request(body)))
+        assert isinstance(error, RequestError)
+        assert error.status == 400
+        assert error.is_unrecorded_turn
+        assert desk.engine.requests == []
+
+
+async def test_odd_but_valid_messages_make_a_turn(open_desk: OpenDesk):
+    messages = [
+        {"role": "developer", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None},
+        {"role": "system", "content": "in the middle", "name": "x"},
+        {"role": "user", "content": None},
+        {"role": "user", "content": "lone \ud800 surrogate", "unknown": [1]},
+    ]
+    async with open_desk() as desk:
+        session = desk.open()
+        response = await desk.chat(session, *messages, tools=[], tool_choice="none")
+        assert is_recorded(response)
+        sent = desk.engine.bodies[0]
+        assert "tools" not in sent
+        assert sent["messages"][5] == messages[5]
+        text = desk.prompts.tokenizer.decode(sent["input_ids"])
+        assert "be brief" in text
+        assert "ab" in text
+        assert (await desk.read(session))["metadata"]["tito_session_mismatch"] == []
+
+
+async def test_template_kwargs_reach_the_prompt_and_the_engine(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        plain, quick = desk.open(), desk.open()
+        await desk.chat(plain, "hi")
+        await desk.chat(quick, "hi", chat_template_kwargs={"enable_thinking": False})
+        first, second = desk.engine.bodies
+        assert first["input_ids"] != second["input_ids"]
+        assert first["chat_template_kwargs"] == {"clear_thinking": False}
+        assert second["chat_template_kwargs"] == {"enable_thinking": False, "clear_thinking": False}
+
+
+async def test_template_kwargs_that_the_family_fixes_cannot_be_changed(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        kwargs = {"clear_thinking": True}
+        error = await error_of(desk.chat(desk.open(), "hi", chat_template_kwargs=kwargs))
+        assert (error.status, error.param) == (400, "chat_template_kwargs.clear_thinking")
+
+
+async def test_replay_fields_reach_the_record_and_never_the_client(open_desk: OpenDesk):
+    async with open_desk(routing_replay=True) as desk:
+        document = desk.document("ok")
+        document["choices"][0]["meta_info"]["routed_experts"] = BLOB
+        document["choices"][0]["meta_info"]["indexer_topk"] = "short"
+        document["sglext"] = {"routed_experts": BLOB, "x": 1}
+        raw = json.dumps(document).encode()
+        desk.engine.answers = [json_reply(raw)]
+        session = desk.open()
+        response = await desk.chat(session, "hi")
+        assert b"QUJD" not in response.body
+        reply = json.loads(response.body)
+        assert reply["sglext"] == {"x": 1}
+        assert "output_token_logprobs" in reply["choices"][0]["meta_info"]
+        assert "indexer_topk" not in reply["choices"][0]["meta_info"]
+        assert desk.engine.bodies[0]["return_routed_experts"] is True
+        (record,) = (await desk.read(session))["records"]
+        assert record["response"] == document
+        assert desk.replay.stored_bytes == len(BLOB)
+
+
+async def test_the_prompts_ids_stay_with_us_unless_the_client_asked(open_desk: OpenDesk):
+    def echo(body: dict[str, Any]) -> Any:  # noqa: ANN401 - an EngineReply
+        document = desk.document("ok")
+        document["prompt_token_ids"] = body["input_ids"]
+        return json_reply(document)
+
+    async with open_desk(echo) as desk:
+        session = desk.open()
+        plain = await desk.chat(session, "hi")
+        asked = await desk.chat(session, "hi", return_prompt_token_ids=True)
+        assert b"prompt_token_ids" not in plain.body
+        assert json.loads(asked.body)["prompt_token_ids"] == desk.engine.bodies[1]["input_ids"]
+
+
+async def test_a_prompt_that_the_engine_changed_commits_nothing(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        document = desk.document("ok")
+        document["choices"][0]["prompt_token_ids"] = [1, 2, 3]
+        desk.engine.answers = [json_reply(document)]
+        session = desk.open()
+        error = await error_of(desk.chat(session, "hi"))
+        assert isinstance(error, EngineReplyUnusableError)
+        assert (await desk.read(session))["records"] == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_numbers_that_are_not_finite_are_null_for_the_client_and_raw_in_the_store(
+    open_desk: OpenDesk, *, stream: bool
+):
+    async with open_desk() as desk:
+        document = desk.document("ok")
+        document["choices"][0]["meta_info"]["routed_experts"] = BLOB
+        raw = json.dumps(document).replace("-0.5", "NaN").replace("1700000000", "Infinity")
+        desk.engine.answers = [json_reply(raw.encode()), desk.says("more")]
+        session = desk.open()
+        response = await desk.chat(session, "hi", stream=stream)
+        assert is_recorded(response)
+        assert b"NaN" not in response.body
+        if not stream:
+            entries = json.loads(response.body)["choices"][0]["meta_info"]["output_token_logprobs"]
+            assert entries[0][0] is None
+        shown = (await desk.read(session))["records"][0]["response"]
+        assert shown["created"] is None
+        assert shown["choices"][0]["meta_info"]["routed_experts"] == BLOB
+        kept = (await desk.read(session, raw=True))["records"][0]["response"]
+        assert kept["created"] == float("inf")
+        assert kept["choices"][0]["meta_info"]["routed_experts"] == BLOB
+        # The session goes on.
+        assert is_recorded(await desk.chat(session, "hi", assistant("ok"), "go on"))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_lone_surrogate_is_answered_recorded_and_extended(
+    open_desk: OpenDesk, *, stream: bool
+):
+    async with open_desk() as desk:
+        text = "a\ud83db"
+        desk.engine.answers = [desk.says(text), desk.says("more")]
+        session = desk.open()
+        response = await desk.chat(session, "hi", stream=stream)
+        assert is_recorded(response)
+        assert b"a\\ud83db" in response.body
+        assert await desk.contents(session) == [text]
+        assert is_recorded(await desk.chat(session, "hi", assistant(text), "go on"))
+
+
+async def test_a_reply_that_cannot_be_rendered_is_not_committed(open_desk: OpenDesk):
+    deep = b"[" * 1000 + b"]" * 1000
+    async with open_desk() as desk:
+        raw = json.dumps(desk.document("ok")).encode()[:-1] + b',"x":' + deep + b"}"
+        desk.engine.answers = [json_reply(raw)]
+        session = desk.open()
+        error = await error_of(desk.chat(session, "hi"))
+        assert isinstance(error, EngineReplyUnusableError)
+        assert (await desk.read(session))["records"] == []
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422, 429, 500, 503, 529])
+async def test_a_refusal_of_the_engine_passes_and_the_session_stays_usable(
+    status: int, open_desk: OpenDesk
+):
+    async with open_desk() as desk:
+        refusal = json_reply({"object": "error", "message": "no"}, status, [("retry-after", "7")])
+        desk.engine.answers = [refusal, desk.says("ok")]
+        session = desk.open()
+        response = await desk.chat(session, "hi", stream=True)
+        assert response.status_code == status
+        assert response.body == refusal.body
+        assert response.headers["retry-after"] == "7"
+        assert not is_recorded(response)
+        assert is_recorded(await desk.chat(session, "hi"))
+        assert await desk.contents(session) == ["ok"]
+
+
+async def test_a_status_that_is_no_error_and_not_200_is_not_recorded(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        document = desk.document("ok")
+        document["choices"][0]["meta_info"]["routed_experts"] = BLOB
+        desk.engine.answers = [json_reply(document, 201)]
+        session = desk.open()
+        response = await desk.chat(session, "hi")
+        assert response.status_code == 201
+        assert not is_recorded(response)
+        assert b"QUJD" not in response.body
+        assert (await desk.read(session))["records"] == []
+
+
+async def test_a_prompt_that_is_too_long_for_the_engine_is_told_by_code(open_desk: OpenDesk):
+    words = "The input (9 tokens) is longer than the model's context length (8 tokens)."
+    async with open_desk(json_reply({"object": "error", "message": words}, 400)) as desk:
+        error = await error_of(desk.chat(desk.open(), "hi"))
+        assert isinstance(error, ContextLengthError)
+        assert error.is_unrecorded_turn
+
+
+async def test_the_engine_gets_our_labels_the_query_and_end_to_end_headers(open_desk: OpenDesk):
+    async with open_desk(labels=EngineHeaders(routing_key=b"x-key", api_key="k")) as desk:
+        session = desk.open()
+        headers = [(b"x-trace", b"1"), (b"connection", b"x-hop"), (b"x-hop", b"1")]
+        body = b'{"messages":[{"role":"user","content":"hi"}]}'
+        await desk.core.chat(session, desk.request(body, headers, b"a=%20"))
+        (request,) = desk.engine.requests
+        assert (request.method, request.target) == ("POST", b"/v1/chat/completions?a=%20")
+        assert list(request.headers) == [
+            (b"x-trace", b"1"),
+            (b"accept-encoding", b"identity"),
+            (b"content-type", b"application/json"),
+            (b"authorization", b"Bearer k"),
+            (b"x-key", session.encode()),
+        ]
+
+
+async def hold(desk: Desk, count: int, turns: list[Any]) -> list[asyncio.Task[Any]]:
+    """Start turns that stand before the engine's closed gate."""
+    desk.engine.gate.clear()
+    tasks = [asyncio.create_task(turn) for turn in turns]
+    await wait_until_async(lambda: desk.engine.waiting == count, f"{count} turns at the engine")
+    return tasks
+
+
+async def test_of_equal_turns_in_flight_exactly_one_is_recorded(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        tasks = await hold(desk, 8, [desk.chat(session, "hi") for _ in range(8)])
+        desk.engine.gate.set()
+        responses = await asyncio.gather(*tasks)
+        assert [response.status_code for response in responses] == [200] * 8
+        assert sum(map(is_recorded, responses)) == 1
+        assert len((await desk.read(session))["records"]) == 1
+
+
+async def test_a_turn_is_not_recorded_on_a_checkpoint_that_was_replaced_meanwhile(
+    open_desk: OpenDesk,
+):
+    async with open_desk() as desk:
+        desk.engine.answers = [
+            desk.says("one"),
+            desk.says("two"),
+            desk.says("late"),
+            desk.says("two again"),
+        ]
+        session = desk.open()
+        history = ["hi", assistant("one"), "more"]
+        await desk.chat(session, "hi")
+        await desk.chat(session, *history)
+        (late,) = await hold(desk, 1, [desk.chat(session, *history, assistant("two"), "on")])
+        gate, desk.engine.gate = desk.engine.gate, asyncio.Event()
+        desk.engine.gate.set()
+        await desk.chat(session, *history)
+        gate.set()
+        response = await late
+        assert response.status_code == 200
+        assert not is_recorded(response)
+        assert await desk.contents(session) == ["one", "two again"]
+
+
+async def test_turns_of_different_sessions_overlap_at_the_engine(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        tasks = await hold(desk, 8, [desk.chat(desk.open(), "hi") for _ in range(8)])
+        desk.engine.gate.set()
+        assert all(map(is_recorded, await asyncio.gather(*tasks)))
+
+
+async def test_a_session_deleted_meanwhile_answers_its_turn_unrecorded(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        document = desk.document("ok")
+        document["choices"][0]["meta_info"]["routed_experts"] = BLOB
+        desk.engine.answers = [json_reply(document)]
+        session = desk.open()
+        (turn,) = await hold(desk, 1, [desk.chat(session, "hi")])
+        assert desk.core.delete(session).status_code == 204
+        desk.engine.gate.set()
+        response = await turn
+        assert response.status_code == 200
+        assert not is_recorded(response)
+        assert desk.replay.stored_bytes == 0
+        error = await error_of(desk.chat(session, "hi"))
+        assert isinstance(error, GoneSessionError)
+        assert not error.is_unrecorded_turn
+
+
+async def test_a_turn_that_waits_for_the_lock_of_a_deleted_session_is_refused(
+    open_desk: OpenDesk,
+):
+    async with open_desk() as desk:
+        session_id = desk.open()
+        async with desk.registry.find(session_id).lock:
+            turn = asyncio.create_task(desk.chat(session_id, "hi"))
+            await wait_until_async(lambda: bool(desk.core._turns), "the turn began")
+            desk.core.delete(session_id)
+        error = await error_of(turn)
+        assert isinstance(error, GoneSessionError)
+        assert error.is_unrecorded_turn
+        assert desk.engine.requests == []
+
+
+async def test_what_nobody_expected_is_a_500_that_is_logged_and_records_nothing(
+    open_desk: OpenDesk, caplog: pytest.LogCaptureFixture
+):
+    async with open_desk(ZeroDivisionError("ours")) as desk:
+        session = desk.open()
+        error = await error_of(desk.chat(session, "hi"))
+        assert isinstance(error, InternalError)
+        assert "ours" not in error.message.replace("of ours", "")
+        assert "ZeroDivisionError" in caplog.text
+        assert (await desk.read(session))["records"] == []
+
+
+async def test_a_prompt_that_lost_tokens_is_never_sent(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+):
+    async with open_desk() as desk:
+        session = desk.open()
+        await desk.chat(session, "hi")
+        monkeypatch.setattr(desk.prompts, "next", lambda checkpoint, *_, **__: checkpoint[1:])
+        error = await error_of(desk.chat(session, "hi", assistant("ok"), "more"))
+        assert isinstance(error, InternalError)
+        assert len(desk.engine.requests) == 1
+
+
+async def test_long_texts_are_encoded_off_the_loop(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        long = "word " * 10_000
+        response = await desk.chat(session, long)
+        assert is_recorded(response)
+        assert len(desk.engine.bodies[0]["input_ids"]) > 10_000
+        assert (await desk.read(session))["metadata"]["tito_session_mismatch"] == []
+
+
+async def test_little_work_stays_on_the_loop_and_much_leaves_it():
+    def is_on_loop() -> bool:
+        try:
+            return asyncio.get_running_loop() is not None
+        except RuntimeError:
+            return False
+
+    assert await off_loop(10, is_on_loop)
+    assert not await off_loop(1 << 20, is_on_loop)
