@@ -8,13 +8,14 @@ Spec: docs/settings.md#gunicorn
 """
 
 import os
+import sys
 
 from sessions.chassis import hooks
 from sessions.chassis.logs import log_config
 from sessions.chassis.refusals import stop_limit_s
 from sessions.chassis.worker import GroupWorker
 
-settings = hooks.load_settings()
+settings = hooks.load_settings(sys.argv, os.environ)
 
 bind = settings.bind
 workers = settings.worker_count

@@ -15,7 +15,6 @@ import logging
 import logging.config
 import os
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -49,9 +48,7 @@ _CELL_SLACK: Final = 1024  # connections beyond the limit get a slot too, to be 
 _SECRET_BYTES: Final = 32  # as long as the digest that it keys
 
 
-def load_settings(
-    argv: Sequence[str] = sys.argv, environ: Mapping[str, str] = os.environ
-) -> Settings:
+def load_settings(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Read the settings while gunicorn reads its configuration.
 
     Args:

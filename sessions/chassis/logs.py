@@ -111,6 +111,8 @@ def log_config(
         "handlers": handlers,
         "root": {"level": level, "handlers": ["stream"]},
         "loggers": {
+            # gunicorn opens files again only where a logger with a name holds them
+            "gunicorn": {"propagate": False, "handlers": ["stream"]},
             # gunicorn gave these two handlers of their own; a mention takes them away
             "gunicorn.error": {"propagate": True, "handlers": []},
             "gunicorn.access": access,

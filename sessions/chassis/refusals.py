@@ -86,12 +86,12 @@ def wants_daemon(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether gunicorn was told to become a daemon, on its command line or by GUNICORN_CMD_ARGS.
 
     Args:
-        argv: As in `sys.argv`; gunicorn has parsed it without an error.
+        argv: As in `sys.argv`.
         environ: The environment.
     """
     parser = Config().parser()
     said = [argv[1:], shlex.split(environ.get("GUNICORN_CMD_ARGS", ""))]
-    return any(parser.parse_args(words).daemon for words in said)
+    return any(parser.parse_known_args(words)[0].daemon for words in said)
 
 
 def daemon_refusal() -> str:

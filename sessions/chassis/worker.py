@@ -180,7 +180,7 @@ class GroupWorker(Worker):
         is_plain = isinstance(error, SystemExit | SettingsError)
         if not is_plain:
             _logger.error("%s cannot go on", self.member.name, exc_info=error)
-        name = "" if isinstance(error, SettingsError) else f"{type(error).__name__}: "
-        self.reason.write(f"{name}{error}")
+        name = "" if isinstance(error, SettingsError) else type(error).__name__
+        self.reason.write(": ".join(filter(None, (name, str(error)))))
         booting = life.phase < Phase.READY
         end_process(ExitCode.BOOT_FAILED if booting else ExitCode.WORKER_DIED)

@@ -9,7 +9,7 @@ Spec: docs/architecture.md#processes
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -38,7 +38,7 @@ class Group:
     board: Board
     cells: Cells
     runtime_dir: Path
-    run_secret: bytes
+    run_secret: bytes = field(repr=False)
     instance_id: str
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import logging
 import os
 import socket
 import sys
@@ -29,6 +30,7 @@ from sessions.lending.board import Phase
 from sessions.lending.group import Group, Life
 
 _STEP_S: Final = 0.02
+_logger: Final = logging.getLogger(__name__)
 
 
 class StandInError(Exception):
@@ -56,6 +58,7 @@ _ACTS: Final[dict[str, Callable[..., object]]] = {
     "kill": lambda number: os.kill(os.getpid(), int(number)),
     "segv": lambda: ctypes.string_at(0),
     "hang": lambda: time.sleep(3600),
+    "doze": lambda seconds: time.sleep(float(seconds)),
 }
 
 
@@ -68,6 +71,8 @@ class _StandIn:
         self._name = name
         self._is_stuck = False
         self._returns = False
+        self._is_slow = False
+        self._speaks = False
         self._order = group.runtime_dir / f"order {name}"
         life.watch_idle(lambda: not self._is_stuck)
 
@@ -80,6 +85,10 @@ class _StandIn:
             self._is_stuck = True
         elif act == "return":
             self._returns = True
+        elif act == "slow":
+            self._is_slow = True
+        elif act == "last-words":
+            self._speaks = True
         else:
             _ACTS[act](*rest)
 
@@ -89,13 +98,18 @@ class _StandIn:
             name, _, words = plan.partition("=")
             if name.strip() == self._name:
                 self.obey(words)
-        while not is_ready():
+        while not self._returns and (self._is_slow or not is_ready()):
             self._life.beat()
             await asyncio.sleep(_STEP_S)
+        if self._returns:
+            return
         self._life.on_ready()
         on_ready()
         while not self._returns and (self._is_stuck or not self._life.stop_requested.is_set()):
             self._life.beat(sessions=1, requests=2)
+            if self._speaks and self._group.board.cause:
+                _logger.error("last words: %s", self._group.board.cause)
+                os._exit(70)
             if self._order.exists():
                 words = self._order.read_text()
                 self._order.unlink()
