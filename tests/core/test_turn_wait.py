@@ -1,0 +1,97 @@
+import asyncio
+
+import pytest
+
+from sessions.core.turn_wait import TurnWait
+from sessions.core.turns import TurnReply
+from sessions.errors import EngineTimeoutError, NotReadyError
+from tests.support.engines import json_reply
+
+REPLY = TurnReply(engine=json_reply({}), body=b"x", is_recorded=True)
+
+
+class Turn:
+    """A turn that ends when the test says so, and its client."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.end = asyncio.Event()
+        self.gone = asyncio.Event()
+        self._error = error
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> TurnReply:
+        await self.end.wait()
+        if self._error is not None:
+            raise self._error
+        return REPLY
+
+    async def wait_gone(self) -> None:
+        await self.gone.wait()
+
+
+async def test_waiting_ends_with_the_turn():
+    turn = Turn()
+    async with TurnWait(turn.task, None) as waiting:
+        assert not waiting.is_done
+        turn.end.set()
+        assert await waiting.wait()
+        assert waiting.is_done
+        assert waiting.result() is REPLY
+
+
+async def test_waiting_ends_when_the_time_is_over():
+    turn = Turn()
+    async with TurnWait(turn.task, None) as waiting:
+        assert await waiting.wait(0.001)
+        assert not waiting.is_done
+    turn.end.set()
+    await turn.task
+
+
+async def test_a_client_that_is_gone_takes_its_turn_along_when_it_is_watched():
+    turn = Turn()
+    turn.gone.set()
+    async with TurnWait(turn.task, turn.wait_gone) as waiting:
+        assert not await waiting.wait()
+    assert turn.task.cancelled()
+
+
+async def test_a_turn_that_ended_first_is_answered_to_a_client_that_is_gone():
+    turn = Turn()
+    turn.end.set()
+    await turn.task
+    turn.gone.set()
+    async with TurnWait(turn.task, turn.wait_gone) as waiting:
+        assert await waiting.wait()
+        assert waiting.result() is REPLY
+
+
+async def test_leaving_stops_the_watch_and_the_turn_goes_on():
+    turn = Turn()
+    waiting = TurnWait(turn.task, turn.wait_gone)
+    async with waiting:
+        await waiting.wait(0.001)
+    turn.gone.set()
+    await asyncio.sleep(0)
+    assert not turn.task.done()
+    async with waiting:
+        assert not await waiting.wait()
+    assert turn.task.cancelled()
+
+
+async def test_the_error_of_a_turn_is_raised():
+    turn = Turn(EngineTimeoutError("silent"))
+    turn.end.set()
+    async with TurnWait(turn.task, None) as waiting:
+        await waiting.wait()
+        with pytest.raises(EngineTimeoutError):
+            waiting.result()
+
+
+async def test_a_turn_that_was_ended_with_the_process_is_a_503():
+    turn = Turn()
+    async with TurnWait(turn.task, None) as waiting:
+        turn.task.cancel()
+        assert await waiting.wait()
+        with pytest.raises(NotReadyError):
+            waiting.result()
