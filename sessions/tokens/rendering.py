@@ -117,4 +117,4 @@ def _tools_of(tools: object) -> list[object] | None:
     for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping):
             raise RequestError(f"tools[{index}] must be an object", param=f"tools[{index}]")
-    return list(tools) or None
+    return list(tools)

@@ -69,11 +69,19 @@ def test_a_tokenizer_without_special_tokens_encodes_text():
     [
         " " * 1_050_000 + "x",
         " " * 120_000,
+        " " * 400_000 + "\n",
         "." + "\t" * 120_000 + "1",
         "\n" + "\u3000" * 120_000 + "<|im_end|>" + " " * 120_000 + "\n",
         "".join(" " * 120_000 + mark for mark in "a\n.1"),
     ],
-    ids=["more than the stack holds", "nothing else", "tabs", "wide blanks", "several runs"],
+    ids=[
+        "more than the stack holds",
+        "nothing else",
+        "a line break",
+        "tabs",
+        "wide blanks",
+        "several runs",
+    ],
 )
 def test_a_run_of_blanks_of_any_length_can_be_encoded(
     qwen3: Tokenizer, native_qwen3: Tokenizer, text: str

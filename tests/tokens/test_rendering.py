@@ -59,8 +59,8 @@ def test_tools_are_named_when_the_messages_render_without_them():
 
 def test_a_fault_outside_of_the_messages_names_the_first_place_it_can():
     with pytest.raises(UnrenderableMessageError) as refused:
-        Rendering(PICKY).text(said("bad"), add_generation_prompt=False, own_count=1)
-    assert refused.value.param == "messages[0]"
+        Rendering(PICKY).text(said("bad"), add_generation_prompt=False, own_count=1, offset=10)
+    assert refused.value.param == "messages[10]"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_a_file_of_another_name_is_loaded(native_folder: Path, tmp_path: Path):
     assert load_tokenizer(str(tmp_path / "mine.json")).vocab_size == 151669
 
 
-@pytest.mark.parametrize("name", ["", "pkg:", "pkg:nope", "/no/such/folder"])
+@pytest.mark.parametrize("name", ["", "pkg:", "pkg:nope", "/no/such/folder", "no\nfile"])
 def test_a_name_without_a_tokenizer_is_refused_in_one_line(name: str):
     with pytest.raises(SettingsError) as refused:
         load_tokenizer(name)
