@@ -1,0 +1,158 @@
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from sessions.errors import SettingsError
+from sessions.settings import check_app_settings, read_settings
+from sessions.shard.apps import LoadedApp, load_app
+from tests.support.apps import trivial
+from tests.support.rollouts import ORIGIN, group_of, serve_state
+
+
+@asynccontextmanager
+async def client_of(loaded: LoadedApp) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        serve_state(loaded.asgi) as asgi,  # type: ignore[arg-type]
+        httpx.AsyncClient(transport=httpx.ASGITransport(asgi), base_url=ORIGIN) as client,
+    ):
+        yield client
+
+
+async def test_the_rollout_server_is_the_default_and_counts_its_sessions():
+    loaded = load_app(group_of({"SESSIONS_ENGINE_URL": "sim:", "SESSIONS_ID_PREFIX": "pod-1."}), 0)
+    assert loaded.open_sessions() == 0
+    async with client_of(loaded) as client:
+        created = [(await client.post("/sessions")).json()["session_id"] for _ in range(3)]
+        assert loaded.open_sessions() == 3
+        assert all(session.startswith("pod-1.") for session in created)
+        await client.delete(f"/sessions/{created[0]}")
+        assert loaded.open_sessions() == 2
+        chat = {"messages": [{"role": "user", "content": "hi"}]}
+        url = f"/sessions/{created[1]}/v1/chat/completions"
+        assert (await client.post(url, json=chat)).status_code == 200
+
+
+async def test_tombstones_are_as_many_as_the_setting_says():
+    loaded = load_app(group_of({"SESSIONS_ENGINE_URL": "sim:", "SESSIONS_TOMBSTONES": "1"}), 0)
+    async with client_of(loaded) as client:
+        created = [(await client.post("/sessions")).json()["session_id"] for _ in range(2)]
+        for session in created:
+            await client.delete(f"/sessions/{session}")
+        statuses = [(await client.get(f"/sessions/{session}")).status_code for session in created]
+        assert statuses == [404, 410]
+
+
+def test_another_application_is_called_by_its_name():
+    loaded = load_app(group_of({"SESSIONS_APP": "tests.support.apps:trivial"}), 0)
+    assert callable(loaded.asgi)
+    assert type(loaded.asgi) is type(trivial())
+    assert loaded.open_sessions() == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nowhere:app",
+        "tests.support.apps",
+        "tests.support.apps:",
+        "tests.support.apps:PIECE_BYTES",
+        ":x",
+        "tests.support.apps:nothing",
+    ],
+)
+def test_an_application_that_cannot_be_loaded_is_refused_by_name(name: str):
+    with pytest.raises(SettingsError, match="SESSIONS_APP="):
+        load_app(group_of({"SESSIONS_APP": name}), 0)
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({}, "SESSIONS_ENGINE_URL"),
+        ({"SESSIONS_TOKENIZER": "pkg:qwen3"}, "SESSIONS_ENGINE_URL"),
+        ({"SESSIONS_ENGINE_URL": "http://engine:30000"}, "SESSIONS_TOKENIZER"),
+    ],
+)
+def test_a_missing_setting_is_named_before_anything_is_loaded(environ: dict[str, str], named: str):
+    with pytest.raises(SettingsError, match=named) as caught:
+        check_app_settings(read_settings(environ))
+    with pytest.raises(SettingsError) as loaded:
+        load_app(group_of(environ), 0)
+    assert str(caught.value) == str(loaded.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SESSIONS_ENGINE_URL": "sim:?latency_s=1"},
+        {"SESSIONS_ENGINE_URL": "https://e/v1", "SESSIONS_TOKENIZER": "pkg:qwen3"},
+        {"SESSIONS_APP": "a:b"},
+    ],
+)
+def test_settings_that_are_complete_pass_the_check(environ: dict[str, str]):
+    check_app_settings(read_settings(environ))
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SESSIONS_ENGINE_URL": "sim:", "SESSIONS_TOKENIZER": "pkg:nothing"},
+        {"SESSIONS_ENGINE_URL": "sim:", "SESSIONS_TITO_FAMILY": "nothing"},
+    ],
+)
+def test_what_a_setting_names_must_be_there(environ: dict[str, str]):
+    with pytest.raises(SettingsError):
+        load_app(group_of(environ), 0)
+
+
+async def test_a_simulated_engine_that_is_refused_fails_the_start():
+    loaded: Any = load_app(group_of({"SESSIONS_ENGINE_URL": "sim:?nothing=1"}), 0)
+    with pytest.raises(SettingsError, match="nothing"):
+        async with client_of(loaded):
+            pytest.fail("it started")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PUBLIC_URL", "example.com"),
+        ("PUBLIC_URL", "http://example.com/?x=1"),
+        ("PUBLIC_URL", "http://example.com:port"),
+        ("ENGINE_URL", "engine:30000"),
+        ("ENGINE_URL", "ftp://engine"),
+        ("ENGINE_TIMEOUT_S", "0"),
+        ("ROUTING_KEY_HEADER", "x key"),
+        ("ROUTING_REPLAY", "yes"),
+        ("TOMBSTONES", "0"),
+    ],
+)
+def test_a_setting_out_of_its_range_is_refused_by_name(name: str, value: str):
+    with pytest.raises(SettingsError, match=f"SESSIONS_{name}="):
+        read_settings({f"SESSIONS_{name}": value})
+
+
+def test_checking_the_settings_loads_nothing_heavy():
+    code = (
+        "import sys, sessions.settings as s;"
+        "s.check_app_settings(s.read_settings({'SESSIONS_ENGINE_URL': 'sim:'}));"
+        "print([n for n in ('httpx', 'orjson', 'starlette', 'sessions.core', 'asyncio') "
+        "if n in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_rollout_server_is_loaded_without_numpy_and_without_the_simulated_engine():
+    code = (
+        "import sys, sessions.shard.rollouts;"
+        "print([n for n in ('numpy', 'uvicorn', 'gunicorn', 'sessions.sim', 'torch') "
+        "if n in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,557 @@
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import httpx2
+import openai
+import pytest
+
+from sessions.routing.keys import session_key_of
+from sessions.shard.rollouts import RolloutEndpoint
+from sessions.tokens.prompts import PromptBuilder
+from tests.support.rollouts import SECRET, open_rollouts
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Weather of a city",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
+]
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+async def client(prompts: PromptBuilder) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_rollouts(prompts) as opened:
+        yield opened
+
+
+async def create(client: httpx.AsyncClient) -> dict[str, str]:
+    response = await client.post("/sessions")
+    assert response.status_code == 200
+    created: dict[str, str] = response.json()
+    return created
+
+
+async def chat(
+    client: httpx.AsyncClient, session: str, *messages: object, **fields: object
+) -> httpx.Response:
+    body = {"model": "sim", "messages": [user(m) for m in messages], **fields}
+    return await client.post(f"/sessions/{session}{CHAT}", json=body)
+
+
+def user(message: object) -> object:
+    return {"role": "user", "content": message} if isinstance(message, str) else message
+
+
+def message_of(response: httpx.Response) -> dict[str, Any]:
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()["choices"][0]["message"]
+    return found
+
+
+def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    found = response.json()
+    assert list(found) == ["error"]
+    assert list(found["error"]) == ["message", "type", "param", "code"]
+    error: dict[str, Any] = found["error"]
+    return error
+
+
+async def test_ten_turns_with_tools_keep_every_token(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    history: list[Any] = ["what is the weather?"]
+    for number in range(10):
+        response = await chat(client, session, *history, tools=TOOLS)
+        message = message_of(response)
+        history.append(message)
+        calls = message.get("tool_calls") or []
+        history += [
+            {"role": "tool", "tool_call_id": call["id"], "content": f"{number} degrees"}
+            for call in calls
+        ] or [f"and tomorrow {number}?"]
+    read = (await client.get(f"/sessions/{session}")).json()
+    assert len(read["records"]) == 10
+    assert read["metadata"]["tito_session_mismatch"] == []
+    tokens: list[int] = []
+    for record in read["records"]:
+        prompt = record["request"]["input_ids"]
+        assert prompt[: len(tokens)] == tokens
+        meta = record["response"]["choices"][0]["meta_info"]
+        tokens = prompt + [entry[1] for entry in meta["output_token_logprobs"]]
+    assert read["metadata"]["accumulated_token_ids"] == tokens
+
+
+async def test_the_openai_sdk_holds_a_session_plain_and_streamed(prompts: PromptBuilder):
+    async with open_rollouts(prompts) as http:
+        created = await create(http)
+        asgi = http._transport.app  # type: ignore[attr-defined]
+        sdk = openai.AsyncOpenAI(
+            base_url=created["base_url"],
+            api_key="any",
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(transport=httpx2.ASGITransport(asgi)),
+        )
+        history: list[Any] = [user("weather in Oslo?")]
+        for number in range(6):
+            if number % 2:
+                message = await streamed(sdk, history)
+            else:
+                reply = await sdk.chat.completions.create(
+                    model="sim",
+                    messages=history,
+                    tools=TOOLS,  # type: ignore[arg-type]
+                )
+                message = reply.choices[0].message.model_dump(exclude_none=True)
+            history.append(message)
+            calls = message.get("tool_calls") or []
+            history += [
+                {"role": "tool", "tool_call_id": call["id"], "content": "4 degrees"}
+                for call in calls
+            ] or [user("and tomorrow?")]
+        await sdk.close()
+        read = (await http.get(f"/sessions/{created['session_id']}")).json()
+        assert len(read["records"]) == 6
+        assert read["metadata"]["tito_session_mismatch"] == []
+        assert any(message.get("tool_calls") for message in history)
+
+
+async def streamed(sdk: openai.AsyncOpenAI, history: list[Any]) -> dict[str, Any]:
+    """One streamed turn, put together by the SDK."""
+    async with sdk.chat.completions.stream(
+        model="sim",
+        messages=history,
+        tools=TOOLS,
+        stream_options={"include_usage": True},  # type: ignore[arg-type]
+    ) as stream:
+        final = await stream.get_final_completion()
+    assert final.usage is not None
+    message: dict[str, Any] = final.choices[0].message.model_dump(exclude_none=True)
+    message.pop("parsed", None)
+    for call in message.get("tool_calls") or []:
+        call["function"].pop("parsed_arguments", None)
+    return message
+
+
+async def test_the_record_is_there_when_done_is_read(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    url = f"/sessions/{session}{CHAT}"
+    async with client.stream("POST", url, json={"messages": [user("hi")], "stream": True}) as reply:
+        async for line in reply.aiter_lines():
+            if line == "data: [DONE]":
+                read = (await client.get(f"/sessions/{session}")).json()
+                assert len(read["records"]) == 1
+                return
+    pytest.fail("no [DONE]")
+
+
+async def test_a_slow_stream_is_kept_alive(prompts: PromptBuilder):
+    async with open_rollouts(prompts, sse_keepalive_s="0.05") as client:
+        session = (await create(client))["session_id"]
+        response = await chat(client, session, "hi", stream=True, sim={"delay_s": 0.3})
+        assert response.status_code == 200
+        assert response.text.startswith(": ")
+        assert response.text.endswith("data: [DONE]\n\n")
+        assert "content-length" not in response.headers
+
+
+async def test_a_session_key_names_its_session_on_plain_paths(client: httpx.AsyncClient):
+    created = await create(client)
+    key = created["session_key"]
+    body = {"messages": [user("hi")]}
+    for headers in (
+        {"authorization": f"Bearer {key}"},
+        {"x-api-key": key},
+        {"authorization": f"bearer  {key} "},
+    ):
+        response = await client.post(CHAT, json=body, headers=headers)
+        assert response.status_code == 200
+    read = (await client.get(f"/sessions/{created['session_id']}")).json()
+    assert len(read["records"]) == 1
+    assert (await client.get("/v1/models", headers={"x-api-key": key})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "Bearer sk-none"},
+        {"authorization": "Bearer " + session_key_of(b"another run", "a" * 32)},
+        {"x-api-key": "a" * 32 + "." + "0" * 32},
+        {"authorization": session_key_of(SECRET, "a" * 32)},
+    ],
+    ids=["none", "no session key", "another run", "forged", "no bearer"],
+)
+async def test_plain_paths_without_a_valid_key_are_a_401(
+    headers: dict[str, str], client: httpx.AsyncClient
+):
+    response = await client.post(CHAT, json={"messages": [user("hi")]}, headers=headers)
+    error = error_of(response, 401)
+    assert error["type"] == "authentication_error"
+    assert "www-authenticate" not in response.headers
+
+
+async def test_a_valid_key_of_no_session_is_a_404(client: httpx.AsyncClient):
+    headers = {"x-api-key": session_key_of(SECRET, "a" * 32)}
+    error_of(await client.post(CHAT, json={}, headers=headers), 404)
+
+
+async def test_session_keys_stay_here_and_other_credentials_reach_the_engine(
+    client: httpx.AsyncClient,
+):
+    created = await create(client)
+    echo = f"/sessions/{created['session_id']}/echo"
+    key = created["session_key"]
+    seen = (await client.get(echo, headers={"x-api-key": key})).text
+    assert key not in seen
+    assert "sk-mine" in (await client.get(echo, headers={"authorization": "Bearer sk-mine"})).text
+
+
+async def test_addresses_come_from_the_host_header(client: httpx.AsyncClient):
+    response = await client.post("/sessions", headers={"host": "pod-7.example:81"})
+    assert response.json()["base_url"].startswith("http://pod-7.example:81/sessions/")
+
+
+async def test_addresses_come_from_the_setting_when_it_is_there(prompts: PromptBuilder):
+    async with open_rollouts(prompts, public_url="https://roll.example/base/") as client:
+        created = await create(client)
+        session = created["session_id"]
+        assert created["base_url"] == f"https://roll.example/base/sessions/{session}/v1"
+
+
+@pytest.mark.parametrize(
+    ("server", "origin"),
+    [(("10.0.0.1", 80), "http://10.0.0.1:80"), (("::1", 80), "http://[::1]:80")],
+)
+async def test_addresses_come_from_the_socket_for_a_client_without_host(
+    server: tuple[str, int], origin: str, client: httpx.AsyncClient
+):
+    asgi = client._transport.app  # type: ignore[attr-defined]
+    sent = await call(asgi, "POST", "/sessions", server=server)
+    assert json.loads(sent[1]["body"])["base_url"].startswith(f"{origin}/sessions/")
+
+
+async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  # noqa: ANN401
+    """An ASGI call with a bare scope; its messages."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:  # noqa: ANN401
+        sent.append(message)
+
+    async def receive() -> Any:  # noqa: ANN401
+        return scope.pop("message", {"type": "http.request"})
+
+    bare = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [],
+        "root_path": "",
+        "asgi": {"spec_version": "2.4"},
+    }
+    await asgi({**bare, **scope}, receive, send)
+    return sent
+
+
+async def test_a_client_that_leaves_while_it_sends_is_not_answered(client: httpx.AsyncClient):
+    asgi = client._transport.app  # type: ignore[attr-defined]
+    session = (await create(client))["session_id"]
+    gone = {"type": "http.disconnect"}
+    assert await call(asgi, "POST", f"/sessions/{session}{CHAT}", message=gone) == []
+    assert (await client.get(f"/sessions/{session}")).json()["records"] == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/sessions/{}", "/v1/models", "/sessions/{}/v1/models", "/sessions/{}/health"]
+)
+async def test_head_is_get_without_its_body(path: str, client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    url = path.format(session)
+    got, head = await client.get(url), await client.head(url)
+    assert got.status_code == head.status_code == 200
+    assert head.content == b""
+    assert list(head.headers) == list(got.headers)
+    assert head.headers["content-length"] == str(len(got.content))
+
+
+async def test_head_of_what_is_not_there_says_so(client: httpx.AsyncClient):
+    head = await client.head("/sessions/x")
+    assert (head.status_code, head.content) == (404, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [
+        ("/", "GET, HEAD, OPTIONS"),
+        ("/sessions", "OPTIONS, POST"),
+        ("/sessions/x", "DELETE, GET, HEAD, OPTIONS"),
+        ("/sessions/x/v1/chat/completions", "OPTIONS, POST"),
+        ("/v1/chat/completions", "OPTIONS, POST"),
+        ("/sessions/x/any", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"),
+    ],
+)
+async def test_options_tells_the_methods(path: str, allow: str, client: httpx.AsyncClient):
+    response = await client.options(path)
+    assert (response.status_code, response.content) == (204, b"")
+    assert response.headers["allow"] == allow
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/sessions"),
+        ("PUT", "/sessions/x"),
+        ("GET", f"/sessions/x{CHAT}"),
+        ("TRACE", "/sessions/x/a"),
+    ],
+)
+async def test_a_wrong_method_is_a_405_with_the_right_ones(
+    method: str, path: str, client: httpx.AsyncClient
+):
+    response = await client.request(method, path)
+    assert error_of(response, 405)["code"] == "method_not_allowed"
+    assert "OPTIONS" in response.headers["allow"]
+    assert response.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/nope", "/docs", "/openapi.json", "/sessions/", f"/sessions/x{CHAT}/", f"{CHAT}/", "/v1"],
+)
+async def test_an_unknown_path_is_a_404_and_never_a_redirect(path: str, client: httpx.AsyncClient):
+    for method in ("GET", "POST"):
+        response = await client.request(method, path)
+        assert error_of(response, 404)["type"] == "not_found_error"
+
+
+@pytest.mark.parametrize("session", ["a%2Fb", "a b", "a%00", "%", "a" * 129, "a%252Eb"])
+async def test_what_is_no_session_id_is_a_400_that_names_the_rule(
+    session: str, client: httpx.AsyncClient
+):
+    response = await client.get(f"/sessions/{session}")
+    assert "1 to 128 characters" in error_of(response, 400)["message"]
+
+
+async def test_an_id_may_be_percent_encoded(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    encoded = "".join(f"%{ord(character):02X}" for character in session)
+    assert (await client.get(f"/sessions/{encoded}")).json()["session_id"] == session
+
+
+async def test_every_path_of_an_unknown_session_is_a_404(client: httpx.AsyncClient):
+    for method, path in [
+        ("GET", ""),
+        ("DELETE", ""),
+        ("POST", CHAT),
+        ("GET", "/v1/models"),
+        ("POST", "/generate"),
+    ]:
+        response = await client.request(method, f"/sessions/{'0' * 32}{path}")
+        assert error_of(response, 404)["code"] == "session_not_found"
+        assert "x-turn-recorded" not in response.headers
+
+
+async def test_every_path_of_a_deleted_session_is_a_410(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    gone = await client.delete(f"/sessions/{session}")
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert "content-type" not in gone.headers
+    for method, path in [
+        ("GET", ""),
+        ("DELETE", ""),
+        ("POST", CHAT),
+        ("GET", "/v1/models"),
+        ("POST", "/generate"),
+    ]:
+        response = await client.request(method, f"/sessions/{session}{path}")
+        assert "deleted" in error_of(response, 410)["message"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b'"x"',
+        b"null",
+        b"{",
+        b"\xef\xbb\xbf{}",
+        '{"messages":[]}'.encode("utf-16"),
+        b'{"messages":["\xe9"]}',
+        b"[" * 100_000,
+    ],
+)
+async def test_a_body_that_is_no_chat_is_a_400_in_the_one_shape(
+    content: bytes, client: httpx.AsyncClient
+):
+    session = (await create(client))["session_id"]
+    response = await client.post(f"/sessions/{session}{CHAT}", content=content)
+    assert error_of(response, 400)["type"] == "invalid_request_error"
+    assert response.headers["x-turn-recorded"] == "false"
+    assert response.headers["x-should-retry"] == "false"
+
+
+async def test_a_body_is_read_as_json_whatever_its_content_type(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    body = json.dumps({"messages": [user("hi")]}).encode()
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    response = await client.post(f"/sessions/{session}{CHAT}", content=body, headers=headers)
+    assert response.status_code == 200
+
+
+async def test_one_content_type_and_length_whatever_the_engine_sends(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    fault = {
+        "kind": "status",
+        "status": 200,
+        "text": "plain",
+        "headers": [["server", "x"], ["date", "x"], ["x-own", "1"]],
+    }
+    for response in (
+        await chat(client, session, "hi"),
+        await chat(client, session, "hi", sim={"fault": {**fault, "status": 503}}),
+        await client.get(f"/sessions/{session}/v1/models"),
+        await client.get(f"/sessions/{session}/health"),
+    ):
+        names = [name for name, _ in response.headers.multi_items()]
+        for name in ("content-length", "content-type"):
+            assert names.count(name) <= 1
+        assert "content-length" in names
+        assert not {"server", "date", "transfer-encoding"} & set(names)
+        assert int(response.headers["content-length"]) == len(response.content)
+
+
+async def test_an_engine_error_that_is_no_json_is_wrapped(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    fault = {
+        "kind": "status",
+        "status": 503,
+        "text": "overloaded",
+        "headers": [["retry-after", "7"]],
+    }
+    response = await chat(client, session, "hi", sim={"fault": fault})
+    assert error_of(response, 503)["message"] == "overloaded"
+    assert response.headers["retry-after"] == "7"
+    assert response.headers["x-turn-recorded"] == "false"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "no_choices",
+        "no_meta_info",
+        "no_logprobs",
+        "token_count",
+        "no_token_count",
+        "prompt_ids",
+        "broken_json",
+        "cut",
+        "reset",
+    ],
+)
+async def test_a_reply_of_which_no_turn_can_be_made_is_a_502_and_the_next_turn_works(
+    kind: str, client: httpx.AsyncClient
+):
+    session = (await create(client))["session_id"]
+    response = await chat(client, session, "hi", sim={"fault": {"kind": kind}})
+    assert error_of(response, 502)["type"] == "upstream_error"
+    assert response.headers["x-should-retry"] == "true"
+    read = (await client.get(f"/sessions/{session}")).json()
+    assert read["records"] == []
+    assert (await chat(client, session, "hi")).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["null_content", "nan_logprobs", "lone_surrogate", "chunked"])
+async def test_an_odd_reply_is_a_turn_that_can_be_read_and_extended(
+    kind: str, client: httpx.AsyncClient
+):
+    session = (await create(client))["session_id"]
+    message = message_of(await chat(client, session, "hi", sim={"fault": {"kind": kind}}))
+    read = await client.get(f"/sessions/{session}")
+    assert len(read.json()["records"]) == 1
+    body = json.dumps({"messages": [user("hi"), message, user("more")]})
+    response = await client.post(f"/sessions/{session}{CHAT}", content=body)
+    assert response.status_code == 200
+    assert len((await client.get(f"/sessions/{session}")).json()["records"]) == 2
+
+
+async def test_an_engine_that_stands_still_is_a_504(prompts: PromptBuilder):
+    async with open_rollouts(prompts, engine_timeout_s="0.2") as client:
+        session = (await create(client))["session_id"]
+        response = await chat(client, session, "hi", sim={"fault": {"kind": "stall"}})
+        assert error_of(response, 504)["code"] == "engine_timeout"
+        assert (await chat(client, session, "hi")).status_code == 200
+
+
+async def test_an_engine_that_is_not_there_is_a_502(prompts: PromptBuilder):
+    async with open_rollouts(prompts, "http://127.0.0.1:1") as client:
+        session = (await create(client))["session_id"]
+        for response in (await chat(client, session, "hi"), await client.get("/v1/models")):
+            assert error_of(response, 502)["code"] == "engine_unreachable"
+
+
+async def test_a_prompt_over_the_context_is_told_by_code(prompts: PromptBuilder):
+    async with open_rollouts(prompts, "sim:?context=64") as client:
+        session = (await create(client))["session_id"]
+        response = await chat(client, session, "word " * 100)
+        assert error_of(response, 400)["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("copies", ["one", "both"])
+async def test_routed_experts_are_recorded_bit_for_bit_and_never_sent(
+    copies: str, prompts: PromptBuilder
+):
+    async with open_rollouts(
+        prompts, f"sim:?copies={copies}&layers=48&topk=8", routing_replay="1"
+    ) as client:
+        session = (await create(client))["session_id"]
+        plain = await chat(client, session, "hi")
+        assert "routed_experts" not in plain.text
+        read = (await client.get(f"/sessions/{session}")).json()
+        (record,) = read["records"]
+        assert record["request"]["return_routed_experts"] is True
+        blob = record["response"]["choices"][0]["meta_info"]["routed_experts"]
+        rows = len(read["metadata"]["accumulated_token_ids"]) - 1
+        assert len(base64.b64decode(blob)) == rows * 48 * 8 * 4
+        if copies == "both":
+            assert record["response"]["sglext"]["routed_experts"] == blob
+
+
+async def test_eight_sessions_take_three_turns_at_once(client: httpx.AsyncClient):
+    async def rollout() -> int:
+        session = (await create(client))["session_id"]
+        history: list[Any] = ["hi"]
+        for _ in range(3):
+            history += [message_of(await chat(client, session, *history)), "more"]
+        return len((await client.get(f"/sessions/{session}")).json()["records"])
+
+    assert await asyncio.gather(*(rollout() for _ in range(8))) == [3] * 8
+
+
+async def test_two_deletes_at_once_are_one_204_and_one_410(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    replies = await asyncio.gather(*(client.delete(f"/sessions/{session}") for _ in range(2)))
+    assert sorted(reply.status_code for reply in replies) == [204, 410]
+
+
+async def test_what_nobody_expected_is_a_500_in_the_one_shape_and_logged(
+    caplog: pytest.LogCaptureFixture,
+):
+    endpoint = RolloutEndpoint(SECRET, "")
+    sent = await call(endpoint, "GET", "/v1/models", state={})
+    assert sent[0]["status"] == 500
+    assert json.loads(sent[1]["body"])["error"]["code"] == "internal_error"
+    assert "KeyError" in caplog.text
+    assert b"KeyError" not in sent[1]["body"]

@@ -1,0 +1,75 @@
+"""The rollout application without a server: its lifespan, its state, a client on it.
+
+Spec: docs/architecture.md#tests
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+
+from sessions.core.registry import SessionRegistry
+from sessions.lending.board import Board
+from sessions.lending.cells import Cells
+from sessions.lending.group import Group
+from sessions.routing.ids import mint_session_id
+from sessions.settings import read_settings
+from sessions.shard.rollouts import rollout_app
+from sessions.tokens.prompts import PromptBuilder
+
+SECRET: Final = b"a secret of a test run, 32 bytes"
+ORIGIN: Final = "http://sessile.test:8000"
+
+
+def group_of(settings: Mapping[str, str]) -> Group:
+    """A group of one lone shard with these environment variables; nothing of it runs."""
+    read = read_settings(settings)
+    return Group(
+        settings=read,
+        board=Board(read.shards),
+        cells=Cells(1),
+        runtime_dir=Path(),
+        run_secret=SECRET,
+        instance_id="0" * 32,
+    )
+
+
+@asynccontextmanager
+async def serve_state(app: Starlette) -> AsyncIterator[Any]:
+    """Run an application's lifespan; gives an ASGI application with its state, as a server does."""
+    async with app.router.lifespan_context(app) as state:
+
+        async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
+            await app({**scope, "state": dict(state or {})}, receive, send)
+
+        yield with_state
+
+
+@asynccontextmanager
+async def open_rollouts(
+    prompts: PromptBuilder, engine_url: str = "sim:", **settings: str
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the rollout application on an engine; keywords are settings in lower case.
+
+    The engine's own HTTP is real. A request that must look as if it came from elsewhere sets its
+    own `Host`.
+    """
+    named = {f"SESSIONS_{name.upper()}": value for name, value in settings.items()}
+    group = group_of(
+        {"SESSIONS_ENGINE_URL": engine_url, "SESSIONS_TOKENIZER": "pkg:qwen3", **named}
+    )
+    registry = SessionRegistry(
+        lambda: mint_session_id(0, 1, group.settings.id_prefix),
+        tombstones=group.settings.tombstones,
+    )
+    async with (
+        serve_state(rollout_app(group, registry, prompts)) as asgi,
+        httpx.AsyncClient(transport=httpx.ASGITransport(asgi), base_url=ORIGIN) as client,
+    ):
+        yield client
