@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from collections import deque
@@ -23,6 +24,8 @@ from typing import Final
 
 from sessions.errors import LocalProtocolError
 from sessions.lending.messages import MAX_BYTES, Decoder, Message, encode
+
+logger = logging.getLogger(__name__)
 
 QUEUE_LIMIT_BYTES: Final = 4 << 20  # a guess: 64 heads of the largest size
 _RETRY_S: Final = 0.005
@@ -85,8 +88,11 @@ class Channel:
 
         Args:
             message: What to say.
-            descriptor: Sent beside it; stays the caller's (a queued message holds a duplicate).
+            descriptor: Sent beside it; stays the caller's (a queued message holds a duplicate, or
+                none when this process has no descriptor left: the peer then refuses, rule 13).
         """
+        if self._ended:
+            return  # nobody reads any more
         datagrams = encode(message)
         if (
             not self._queue
@@ -96,8 +102,7 @@ class Channel:
             return
         for part in datagrams[:-1]:
             self._enqueue(_Queued(datagram=part, descriptor=None))
-        copy = None if descriptor is None else os.dup(descriptor)
-        self._enqueue(_Queued(datagram=datagrams[-1], descriptor=copy))
+        self._enqueue(_Queued(datagram=datagrams[-1], descriptor=_duplicate_of(descriptor)))
         self._flush()
 
     def read_to_end(self) -> None:
@@ -159,12 +164,12 @@ class Channel:
         self._flush()
 
     def _flush(self) -> None:
-        while self._queue and not self._ended:
+        while self._queue:
             item = self._queue[0]
             if not self._send_datagram(item.datagram, item.descriptor):
                 return
             self._drop_first()
-        if self._wants_writable and not self._ended:
+        if self._wants_writable:
             self._wants_writable = False
             self._loop.remove_writer(self._sock.fileno())
 
@@ -212,6 +217,16 @@ class Channel:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+
+
+def _duplicate_of(descriptor: int | None) -> int | None:
+    if descriptor is None:
+        return None
+    try:
+        return os.dup(descriptor)
+    except OSError as error:
+        logger.warning("no descriptor left for a queued loan error=%s", error)
+        return None
 
 
 def _descriptor_in(ancillary: list[tuple[int, int, bytes]]) -> int | None:
