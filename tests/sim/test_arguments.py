@@ -62,6 +62,17 @@ def test_numbers_outside_of_the_range_are_not_used():
     assert 1 <= made["days"] <= 5
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}]}}},
+    ],
+)
+def test_a_reference_to_itself_ends(schema: dict[str, object]):
+    assert list(arguments_for(schema, "", random.Random(1))) == ["a"]
+
+
 def test_a_schema_that_refers_to_itself_ends():
     schema = {
         "properties": {"child": {"$ref": "#"}, "list": {"type": "array", "items": {"$ref": "#"}}},

@@ -8,7 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from sessions.sim.chat import ChatEndpoint
 from sessions.sim.experts import Layout
+from sessions.sim.journal import Journal
+from sessions.sim.options import SimOptions
 from sessions.tokens.tokenizer import Tokenizer
 from tests.sim.conftest import Chat
 
@@ -203,6 +206,26 @@ async def test_a_body_can_be_large_at_few_tokens(chat: Chat, mib: float):
     text = choice["meta_info"]["routed_experts"]
     assert mib * (1 << 20) <= len(text) <= mib * (1 << 20) + 4 * 4 * 2 * 4 * 2
     assert len(b64decode(text)) % (4 * 4 * 2 * 4) == 0
+
+
+async def test_the_loop_turns_while_a_large_body_is_sent(chat: Chat):
+    turns = 0
+    asked = asyncio.create_task(chat(sim={"blob_mib": 8}, max_tokens=4, **EXPERTS))
+    while not asked.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 8 * 8  # pieces of 128 KiB
+
+
+def test_widths_in_use_are_bounded(tokenizer: Tokenizer):
+    endpoint = ChatEndpoint(SimOptions(), tokenizer, Journal(0))
+    first = endpoint._layout(1)
+    for pad in range(2, 9):
+        endpoint._layout(pad)
+        assert endpoint._layout(1) is first
+    endpoint._layout(9)
+    assert len(endpoint._layouts) == 8
+    assert endpoint._layout(1) is first
 
 
 async def test_a_prompt_is_rendered_without_ids(chat: Chat, tokenizer: Tokenizer):

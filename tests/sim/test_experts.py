@@ -92,6 +92,12 @@ def test_expert_ids_are_below_their_number(experts: int):
     assert len(set(found)) > experts // 2
 
 
+def test_what_is_kept_of_wide_rows_is_bounded():
+    layout = layout_of(pad=2000)
+    for _ in layout.blob(list(range(200))).pieces():
+        assert len(layout._periods) <= 64
+
+
 def test_a_flaw_is_one_character_where_it_was_wanted():
     layout = layout_of(48, 8)
     ids = list(range(300))

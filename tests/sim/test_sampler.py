@@ -133,6 +133,16 @@ def test_a_stop_string_ends_the_ids_at_the_token_that_completes_it(
     assert kept.said.content == "one two three"
 
 
+@pytest.mark.parametrize("word", range(0, 40, 3))
+def test_the_token_that_completes_a_stop_string_is_found_anywhere(
+    sampler: Sampler, tokenizer: Tokenizer, word: int
+):
+    script = {"reasoning": None, "content": " ".join(f"w{index}x" for index in range(40))}
+    made = sample(sampler, stop=f"w{word}x", sim=script)
+    assert f"w{word}x" in tokenizer.decode(made.ids)
+    assert f"w{word}x" not in tokenizer.decode(made.ids[:-1])
+
+
 def test_special_tokens_show_only_when_neither_trimmed_nor_skipped(sampler: Sampler):
     script = {"reasoning": None, "content": "hi"}
     shown = sample(sampler, sim=script, no_stop_trim=True, skip_special_tokens=False)

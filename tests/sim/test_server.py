@@ -14,10 +14,17 @@ from contextlib import AsyncExitStack
 
 import httpx
 import pytest
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from sessions.errors import SettingsError
 from sessions.sim.options import SimOptions
-from sessions.sim.server import run_sim, serve_sim, simulated_engine
+from sessions.sim.server import (
+    _config_of,
+    _ConnectionWire,
+    run_sim,
+    serve_sim,
+    simulated_engine,
+)
 from sessions.tokens.tokenizer import Tokenizer
 from tests.support.processes import descriptor_count
 from tests.support.raw import AsyncRawConnection, open_raw, request_bytes
@@ -159,11 +166,57 @@ async def test_a_stream_is_chunked_and_ends(address: Address):
         assert (await raw.ask(chat_bytes())).status == 200
 
 
-@pytest.mark.parametrize("address", ["sim:?keep_alive_s=1"], indirect=True)
-async def test_an_idle_connection_is_ended(address: Address):
+def test_the_idle_time_is_an_option(tokenizer: Tokenizer):
+    assert _config_of(SimOptions(keep_alive_s=7), tokenizer).timeout_keep_alive == 7
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[object] = []
+        self.closing = False
+
+    def write(self, data: object) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+
+async def test_a_wire_waits_for_room_and_yields():
+    transport = FakeTransport()
+    flow = FlowControl(transport)
+    wire = _ConnectionWire(transport, flow, None)  # type: ignore[arg-type]
+    flow.pause_writing()
+    writing = asyncio.create_task(wire.write(b"a"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert transport.written == []
+    flow.resume_writing()
+    await writing
+    assert transport.written == [b"a"]
+    writing = asyncio.create_task(wire.write(b"b"))
+    await asyncio.sleep(0)
+    assert transport.written == [b"a", b"b"]
+    assert not writing.done()
+    await writing
+    transport.closing = True
+    await wire.write(b"c")
+    assert transport.written == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("address", ["sim:?token_s=3000"], indirect=True)
+async def test_a_stream_takes_its_time_and_ends_with_its_client(address: Address):
+    before = len(asyncio.all_tasks())
     async with open_raw(address) as raw:
-        await raw.ask(chat_bytes())
-        assert await raw.read_to_end() == b""
+        await raw.send(chat_bytes(stream=True))
+        while b"data: " not in raw.parser.leftover:
+            await raw._read()
+        await wait_seen(address, 1)
+        assert raw.parser.leftover.count(b"data: ") == 1
+    await wait_until_async(lambda: len(asyncio.all_tasks()) == before, "the request ended")
 
 
 async def wait_seen(address: Address, count: int) -> None:
@@ -208,6 +261,8 @@ async def busy(raw: AsyncRawConnection, kind: str, address: Address) -> None:
     elif kind == "sending":
         await raw.send(chat_bytes(return_routed_experts=True, max_tokens=8, sim={"blob_mib": 100}))
         await raw._read()
+        for _ in range(400):  # of 128 KiB each: more than all buffers on the way take
+            await asyncio.sleep(0)
     else:
         await raw.ask(chat_bytes())
 
@@ -225,6 +280,7 @@ async def test_an_end_waits_for_nobody_and_leaves_nothing(
             raw = await clients.enter_async_context(open_raw(address))
             await busy(raw, kind, address)
         assert asyncio.all_tasks() == tasks
+        assert descriptor_count(os.getpid()) == descriptors + 1  # the client's
     await wait_until_async(lambda: descriptor_count(os.getpid()) == descriptors, "descriptors back")
     assert caplog.records == []
 
@@ -271,7 +327,10 @@ async def test_serving_a_given_socket_ends_by_event_or_cancellation(
     assert sock.fileno() == -1
 
 
-async def test_the_access_log_of_the_process_is_left_alone(tokenizer: Tokenizer):
+async def test_the_access_log_of_the_process_is_left_alone(
+    tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
     access = logging.getLogger("uvicorn.access")
     before = (access.level, access.propagate, list(access.handlers), access.disabled)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -279,6 +338,7 @@ async def test_the_access_log_of_the_process_is_left_alone(tokenizer: Tokenizer)
         await client.get(f"{url}/health")
         assert (access.level, access.propagate, list(access.handlers), access.disabled) == before
         assert {number: signal.getsignal(number) for number in handlers} == handlers
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 ALONE = """
