@@ -37,7 +37,7 @@ from sessions.errors import SettingsError
 from sessions.lending.board import Board
 from sessions.lending.cells import Cells
 from sessions.lending.group import Group
-from sessions.settings import Settings, read_settings
+from sessions.settings import Settings, check_app_settings, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,6 +106,7 @@ def start_group(server: Arbiter, settings: Settings, roles: Roles) -> None:
     if reasons:
         raise RuntimeError(f"refused: {'; '.join(reasons)}")
     try:
+        check_app_settings(settings)
         raise_descriptor_limit(settings)
         runtime_dir = open_runtime_dir(settings.runtime_dir, server.cfg.uid, server.cfg.gid)
         group = make_group(settings, runtime_dir.path)

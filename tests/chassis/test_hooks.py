@@ -26,6 +26,7 @@ def _run(
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SESSIONS_")}
     ours = {
         "SESSIONS_SHARDS": "2",
+        "SESSIONS_ENGINE_URL": "sim:",
         "SESSIONS_BIND": "127.0.0.1:0",
         "SESSIONS_RUNTIME_DIR": str(folder / "r"),
     }
@@ -61,6 +62,7 @@ def _run(
         ([], {"GUNICORN_CMD_ARGS": "--daemon"}, "--daemon"),
         ([], {"SESSIONS_SHARDS": "0"}, "SESSIONS_SHARDS='0'"),
         ([], {"SESSIONS_SHRADS": "2"}, "unknown setting SESSIONS_SHRADS"),
+        ([], {"SESSIONS_ENGINE_URL": ""}, "SESSIONS_ENGINE_URL is not set"),
         ([], {"SESSIONS_MAX_CONNECTIONS": "1000000"}, "SESSIONS_MAX_CONNECTIONS=1000000"),
         (["--log-level", "loud"], {}, "--log-level loud"),
     ],

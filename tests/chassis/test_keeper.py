@@ -106,9 +106,7 @@ def test_nothing_survives_a_killed_arbiter(groups: Groups, shards: int):
 def test_a_folder_of_a_killed_arbiter_can_be_used_again(groups: Groups):
     first = start(groups)
     first.signal("arbiter", signal.SIGKILL)
-    second = groups.start(
-        runtime_dir=first.runtime_dir, conf=Path(__file__).parents[1] / "support/chassis_conf.py"
-    )
+    second = start(groups, runtime_dir=first.runtime_dir)
     assert second.terminate() == 0
 
 

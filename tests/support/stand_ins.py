@@ -16,8 +16,9 @@ from tests.support.group import Groups, RunningGroup
 from tests.support.waiting import wait_until
 
 CONF: Final = Path(__file__).with_name("chassis_conf.py")
-# Short limits, so that what waits for one ends within a test.
+# An app that may start, and short limits, so that what waits for one ends within a test.
 SHORT: Final = {
+    "SESSIONS_ENGINE_URL": "sim:",
     "SESSIONS_TIMEOUT_S": "2",
     "SESSIONS_BOOT_DEADLINE_S": "15",
     "SESSIONS_GRACEFUL_S": "1",
@@ -31,6 +32,7 @@ def start(
     shards: int = 2,
     plan: str = "",
     env: Mapping[str, str] | None = None,
+    runtime_dir: Path | None = None,
     wait_ready: bool = True,
 ) -> RunningGroup:
     """Start a group of stand-ins.
@@ -41,11 +43,13 @@ def start(
         shards: With more than one there is a router.
         plan: What members do at boot: `shard 0=raise; router=hang`.
         env: More variables.
+        runtime_dir: One that was used before; a fresh one if None.
         wait_ready: Whether to return only when the group is ready.
     """
     return groups.start(
         conf=CONF,
         args=args,
+        runtime_dir=runtime_dir,
         shards=shards,
         env={**SHORT, "STAND_IN": plan, **(env or {})},
         wait_ready=wait_ready,
