@@ -75,6 +75,7 @@ def test_no_tool_calls_are_absent(calls: object):
         (None, {}),
         ("", {}),
         (" \n", {}),
+        ('{"a": 1.5}', {"a": 1.5}),
         ("[1]", "[1]"),
         ('"x"', '"x"'),
         ('{"a": 1', '{"a": 1'),
