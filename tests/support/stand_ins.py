@@ -23,6 +23,7 @@ SHORT: Final = {
     "SESSIONS_BOOT_DEADLINE_S": "15",
     "SESSIONS_GRACEFUL_S": "1",
 }
+GONE_S: Final = 5.0  # the goal is 1 s; a busy machine must not fail a test
 _RETURNED: Final = 99
 
 
@@ -78,6 +79,26 @@ def lines(group: RunningGroup, *words: str) -> list[str]:
 def wait_line(group: RunningGroup, *words: str, count: int = 1) -> None:
     """Wait until that many log lines hold all of these words."""
     wait_until(lambda: len(lines(group, *words)) >= count, f"a line with {words}")
+
+
+def ended(group: RunningGroup, code: int) -> None:
+    """The group ends by itself with this code, and nothing is left of it."""
+    assert group.wait_exit(GONE_S) == code, group.log()
+    group.wait_gone(GONE_S)
+    assert not (group.runtime_dir / "ready.json").exists()
+    assert "Traceback" not in group.log()
+    assert "Unhandled exception" not in group.log()
+
+
+def cause(group: RunningGroup) -> str:
+    """The one critical line of a group; gunicorn's own of a time-out is not counted."""
+    (line,) = [line for line in lines(group, " CRITICAL ") if "WORKER TIMEOUT" not in line]
+    return line
+
+
+def forks(group: RunningGroup) -> int:
+    """How many members were forked."""
+    return len(lines(group, "Booting worker"))
 
 
 def status_of(act: Callable[[], object], deadline_s: float = 10.0) -> int:
