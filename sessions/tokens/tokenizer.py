@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from sessions.errors import SettingsError
+from sessions.tokens.heap import return_freed_memory
 from sessions.tokens.huggingface import HuggingFaceTokenizer
 from sessions.tokens.packaged import read_packaged
 
@@ -72,10 +73,12 @@ def load_tokenizer(name: str) -> Tokenizer:
         SettingsError: There is no such tokenizer or it is damaged; one line that says why.
     """
     try:
-        return _load(name)
+        tokenizer = _load(name)
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise SettingsError(f"tokenizer {name!r} cannot be loaded: {reason}") from error
+    return_freed_memory()
+    return tokenizer
 
 
 def _load(name: str) -> Tokenizer:
