@@ -3,7 +3,7 @@
 Each option of the engine is a flag, read by the parser of the URL form, so that the flags and
 SESSIONS_ENGINE_URL=sim:?... cannot differ.
 
-Spec: docs/sim.md#command
+Spec: docs/sim.md#serving
 """
 
 from __future__ import annotations

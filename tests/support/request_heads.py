@@ -1,4 +1,7 @@
-"""Request heads for tests: how to make one, bad ones, and how a stock uvicorn reads any."""
+"""Request heads for tests: how to make one, bad ones, and how a stock uvicorn reads any.
+
+Spec: docs/architecture.md#tests
+"""
 
 from __future__ import annotations
 

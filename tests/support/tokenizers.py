@@ -1,4 +1,7 @@
-"""Small tokenizers and templates for tests that need no model's vocabulary."""
+"""Small tokenizers and templates for tests that need no model's vocabulary.
+
+Spec: docs/architecture.md#tests
+"""
 
 from __future__ import annotations
 
