@@ -285,6 +285,25 @@ async def test_an_end_waits_for_nobody_and_leaves_nothing(
     assert caplog.records == []
 
 
+async def test_no_connection_is_left_when_serving_returns(tokenizer: Tokenizer):
+    async with simulated_engine("sim:", tokenizer):
+        pass  # as above
+    descriptors = descriptor_count(os.getpid())
+    sock = socket.create_server(("127.0.0.1", 0))
+    sock.settimeout(0)
+    stop = asyncio.Event()
+    async with open_raw(sock.getsockname()) as raw:
+
+        async def ask_and_stop() -> None:
+            await raw.ask(chat_bytes())
+            stop.set()
+
+        asking = asyncio.create_task(ask_and_stop())
+        await serve_sim(SimOptions(), tokenizer, sock, stop=stop)
+        assert descriptor_count(os.getpid()) == descriptors + 1  # the client's
+        await asking
+
+
 async def test_nobody_listens_after_the_end(tokenizer: Tokenizer):
     async with simulated_engine("sim:", tokenizer) as url, httpx.AsyncClient() as client:
         assert (await client.get(f"{url}/health")).status_code == 200
