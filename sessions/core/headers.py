@@ -53,6 +53,7 @@ _OF_THE_BYTES: Final = frozenset(
     {
         b"accept-ranges",
         b"content-digest",
+        b"content-encoding",
         b"content-md5",
         b"content-type",
         b"digest",

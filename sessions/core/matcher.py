@@ -52,6 +52,10 @@ def matched_count_of(stored: Sequence[JsonObject], sent: Sequence[JsonObject]) -
 def difference_of(stored: JsonObject, sent: JsonObject) -> Difference | None:
     """The first field in which two messages differ, or None when they are the same."""
     for field in FIELDS:
+        ours, theirs = stored.get(field), sent.get(field)
+        # Nearly all fields of a long history end here.
+        if ours and type(ours) is str and ours == theirs:
+            continue
         found = _compare(field, _value_of(stored, field), _value_of(sent, field))
         if found is not None:
             return found

@@ -212,7 +212,7 @@ class SessionCore:
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
         chat = parse_chat_request(request.body)
-        turn = self._start(self._runner.run(session, request, chat))
+        turn = self._start(session.session_id, self._runner.run(session, request, chat))
         waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
         keepalive_s = self._rules.keepalive_s
         async with waiting:
@@ -222,8 +222,10 @@ class SessionCore:
                 return _turn_reply_of(waiting.result(), is_stream=chat.wants_stream)
         return TurnStream(waiting, keepalive_s=keepalive_s)
 
-    def _start(self, turn: Coroutine[Any, Any, TurnReply]) -> asyncio.Task[TurnReply]:
-        task = asyncio.create_task(_shielded(turn))
+    def _start(
+        self, session_id: str, turn: Coroutine[Any, Any, TurnReply]
+    ) -> asyncio.Task[TurnReply]:
+        task = asyncio.create_task(_logged(session_id, turn))
         self._turns.add(task)
         task.add_done_callback(self._on_turn_done)
         return task
@@ -276,14 +278,17 @@ class SessionCore:
         return found
 
 
-async def _shielded(turn: Coroutine[Any, Any, TurnReply]) -> TurnReply:
-    """The top of a turn: what nobody expected is logged here, where no client is needed."""
+async def _logged(session_id: str, turn: Coroutine[Any, Any, TurnReply]) -> TurnReply:
+    """The top of a turn: it may have no client left, so its failures are logged here."""
     try:
         return await turn
-    except ClientVisibleError:
+    except ClientVisibleError as error:
+        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            # Not the message: it may quote the engine's reply.
+            _log.warning("turn failed session=%s code=%s", session_id, error.code)
         raise
     except Exception as error:
-        _log.exception("turn failed")
+        _log.exception("turn failed session=%s", session_id)
         raise InternalError("the turn failed for a reason of ours") from error
 
 

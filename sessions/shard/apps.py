@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from sessions.errors import SettingsError
 from sessions.lending.group import Group
-from sessions.settings import check_app_settings
+from sessions.settings import SIMULATED_ENGINE, check_app_settings
 
 _SIM_TOKENIZER = "pkg:qwen3"
 
@@ -58,6 +58,10 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
     from sessions.shard.rollouts import rollout_app  # noqa: PLC0415 - see above
     from sessions.tokens.prompts import load_prompt_builder  # noqa: PLC0415 - see above
 
+    if settings.engine_url.startswith(SIMULATED_ENGINE):
+        from sessions.sim.options import parse_sim_url  # noqa: PLC0415 - see above
+
+        parse_sim_url(settings.engine_url)
     prompts = load_prompt_builder(settings.tokenizer or _SIM_TOKENIZER, settings.tito_family)
     registry = SessionRegistry(
         lambda: mint_session_id(index, settings.shards, settings.id_prefix),

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from sessions.core.chat_request import ChatRequest, engine_body_of, parse_chat_request
+from sessions.core.json_text import JsonObject
 from sessions.errors import RequestError
 
 USER = {"role": "user", "content": "hi"}
@@ -12,9 +13,10 @@ def parse(**fields: object) -> ChatRequest:
     return parse_chat_request(json.dumps({"messages": [USER], **fields}).encode())
 
 
-def engine_body(request: ChatRequest, *, replay: bool = False, **kwargs: object) -> dict:
+def engine_body(request: ChatRequest, *, replay: bool = False, **kwargs: object) -> JsonObject:
     body = engine_body_of(request, input_ids=[5, 6], template_kwargs=kwargs, routing_replay=replay)
-    return json.loads(body)
+    parsed: JsonObject = json.loads(body)
+    return parsed
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_a_body_that_is_no_json_object_is_a_400(body: bytes):
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),
     ],
 )
-def test_a_field_that_is_not_what_it_must_be_is_named(fields: dict, param: str):
+def test_a_field_that_is_not_what_it_must_be_is_named(fields: JsonObject, param: str):
     with pytest.raises(RequestError) as caught:
         parse(**fields)
     assert caught.value.param == param
@@ -64,7 +66,7 @@ def test_what_asks_for_a_stream_is_read_and_not_passed_on():
 @pytest.mark.parametrize(
     "fields", [{}, {"stream": False}, {"stream": None, "stream_options": None}]
 )
-def test_without_asking_there_is_no_stream(fields: dict):
+def test_without_asking_there_is_no_stream(fields: JsonObject):
     request = parse(**fields)
     assert not request.wants_stream
     assert not request.wants_usage

@@ -3,16 +3,19 @@ import json
 import pytest
 
 from sessions.core.events import event_of, events_of
+from sessions.core.json_text import JsonObject
 from tests.support.engines import sampled_document
 
 
-def chunks_of(document: dict, *, usage: bool = False, logprobs: bool = False) -> list[dict]:
+def chunks_of(
+    document: JsonObject, *, usage: bool = False, logprobs: bool = False
+) -> list[JsonObject]:
     events = list(events_of(document, has_usage=usage, has_logprobs=logprobs))
     assert events[-1] == b"data: [DONE]\n\n"
     return [json.loads(event.removeprefix(b"data: ")) for event in events[:-1]]
 
 
-def deltas_of(document: dict) -> list[dict]:
+def deltas_of(document: JsonObject) -> list[JsonObject]:
     return [chunk["choices"][0]["delta"] for chunk in chunks_of(document)]
 
 

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessions.core.json_text import JsonObject
 from sessions.core.matcher import difference_of, matched_count_of
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -31,7 +32,9 @@ def call_with(**function: object) -> dict[str, object]:
     ],
     ids=["key order", "index", "other keys", "null and empty", "missing", "no calls", "reasoning"],
 )
-def test_messages_are_the_same_when_only_what_is_ignored_differs(stored: dict, sent: dict):
+def test_messages_are_the_same_when_only_what_is_ignored_differs(
+    stored: JsonObject, sent: JsonObject
+):
     assert difference_of(stored, sent) is None
     assert difference_of(sent, stored) is None
 
@@ -54,7 +57,7 @@ def test_messages_are_the_same_when_only_what_is_ignored_differs(stored: dict, s
         ({**REPLY, "tool_calls": [{"id": "c1", "type": "function"}]}, "tool_calls[0].function"),
     ],
 )
-def test_the_first_field_that_differs_is_named(sent: dict, path: str):
+def test_the_first_field_that_differs_is_named(sent: JsonObject, path: str):
     found = difference_of(REPLY, sent)
     assert found is not None
     assert found.path == path
@@ -107,6 +110,8 @@ MESSAGES = st.fixed_dictionaries(
 
 @given(MESSAGES, MESSAGES)
 @settings(derandomize=True, deadline=None)
-def test_whether_two_messages_differ_does_not_depend_on_their_order(one: dict, other: dict):
+def test_whether_two_messages_differ_does_not_depend_on_their_order(
+    one: JsonObject, other: JsonObject
+):
     assert (difference_of(one, other) is None) == (difference_of(other, one) is None)
     assert difference_of(one, one) is None

@@ -2,13 +2,14 @@ import json
 
 import pytest
 
+from sessions.core.json_text import JsonObject
 from sessions.core.replay_fields import blank_replay, has_replay, take_replay, without_replay
 
 BLOB = "QUJD" * 100
 
 
 def test_the_fields_are_taken_from_every_place_where_engines_put_them():
-    value = {
+    value: JsonObject = {
         "routed_experts": "a",
         "choices": [
             {
@@ -29,19 +30,23 @@ def test_the_fields_are_taken_from_every_place_where_engines_put_them():
 
 
 def test_a_list_of_native_replies_is_searched():
-    value = [{"text": "x", "meta_info": {"routed_experts": "a"}}, None, {"meta_info": {}}]
+    value: list[JsonObject | None] = [
+        {"text": "x", "meta_info": {"routed_experts": "a"}},
+        None,
+        {"meta_info": {}},
+    ]
     assert take_replay(value) == ["a"]
     assert value == [{"text": "x", "meta_info": {}}, None, {"meta_info": {}}]
 
 
 def test_a_field_that_is_no_text_is_taken_but_is_no_blob():
-    value = {"routed_experts": [[1, 2]]}
+    value: JsonObject = {"routed_experts": [[1, 2]]}
     assert take_replay(value) == []
     assert value == {}
 
 
 def test_lists_of_tokens_are_left_alone():
-    value = {"output_token_logprobs": [[0.1, 1, None]], "ids": [1, 2, 3]}
+    value: JsonObject = {"output_token_logprobs": [[0.1, 1, None]], "ids": [1, 2, 3]}
     assert take_replay(value) == []
     assert value == {"output_token_logprobs": [[0.1, 1, None]], "ids": [1, 2, 3]}
 

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from sessions.core.json_text import JsonObject
 from sessions.core.sampled import Sampled, parse_sampled
 from sessions.errors import EngineReplyUnusableError
 from tests.support.engines import sampled_document
@@ -37,7 +38,7 @@ def test_the_sampled_ids_are_those_of_the_log_probabilities():
         {"content": "", "reasoning_content": None, "reasoning": "hm"},
     ],
 )
-def test_odd_but_valid_messages_are_accepted(message: dict):
+def test_odd_but_valid_messages_are_accepted(message: JsonObject):
     document = sampled_document([7])
     document["choices"][0]["message"] = message
     assert parse(document).message["role"] == "assistant"
@@ -147,7 +148,7 @@ def test_a_prompt_that_comes_back_equal_is_accepted(place: str):
         {"tool_calls": [{"function": {"name": None}}]},
     ],
 )
-def test_a_message_that_no_later_turn_could_render_is_refused(change: dict):
+def test_a_message_that_no_later_turn_could_render_is_refused(change: JsonObject):
     document = sampled_document([7])
     document["choices"][0]["message"].update(change)
     refusal_of(document)

@@ -62,7 +62,8 @@ async def test_the_comparison_is_made_once_for_a_checkpoint(
         def counted(*args: Any) -> list[int]:  # noqa: ANN401 - passed on
             nonlocal calls
             calls += 1
-            return whole(*args)
+            found: list[int] = whole(*args)
+            return found
 
         monkeypatch.setattr(desk.prompts, "whole", counted)
         session = desk.open()
@@ -214,7 +215,8 @@ async def test_an_unknown_session_is_a_404_everywhere(operation: str, open_desk:
         core = desk.core
 
         async def delete() -> Response:
-            return core.delete("x")
+            refused: Response = core.delete("x")
+            return refused
 
         work = {
             "read": lambda: core.read("x"),

@@ -278,7 +278,9 @@ async def test_the_prompts_ids_stay_with_us_unless_the_client_asked(open_desk: O
         assert json.loads(asked.body)["prompt_token_ids"] == desk.engine.bodies[1]["input_ids"]
 
 
-async def test_a_prompt_that_the_engine_changed_commits_nothing(open_desk: OpenDesk):
+async def test_a_prompt_that_the_engine_changed_commits_nothing(
+    open_desk: OpenDesk, caplog: pytest.LogCaptureFixture
+):
     async with open_desk() as desk:
         document = desk.document("ok")
         document["choices"][0]["prompt_token_ids"] = [1, 2, 3]
@@ -286,6 +288,7 @@ async def test_a_prompt_that_the_engine_changed_commits_nothing(open_desk: OpenD
         session = desk.open()
         error = await error_of(desk.chat(session, "hi"))
         assert isinstance(error, EngineReplyUnusableError)
+        assert f"turn failed session={session} code=engine_reply_unusable" in caplog.text
         assert (await desk.read(session))["records"] == []
 
 
@@ -416,8 +419,9 @@ async def test_of_equal_turns_in_flight_exactly_one_is_recorded(open_desk: OpenD
 
 
 async def test_a_turn_is_not_recorded_on_a_checkpoint_that_was_replaced_meanwhile(
-    open_desk: OpenDesk,
+    open_desk: OpenDesk, caplog: pytest.LogCaptureFixture
 ):
+    caplog.set_level("INFO")
     async with open_desk() as desk:
         desk.engine.answers = [
             desk.says("one"),
@@ -437,6 +441,7 @@ async def test_a_turn_is_not_recorded_on_a_checkpoint_that_was_replaced_meanwhil
         response = await late
         assert response.status_code == 200
         assert not is_recorded(response)
+        assert f"turn not recorded session={session} reason=overtaken" in caplog.text
         assert await desk.contents(session) == ["one", "two again"]
 
 

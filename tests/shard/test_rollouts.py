@@ -130,8 +130,8 @@ async def streamed(sdk: openai.AsyncOpenAI, history: list[Any]) -> dict[str, Any
     async with sdk.chat.completions.stream(
         model="sim",
         messages=history,
-        tools=TOOLS,
-        stream_options={"include_usage": True},  # type: ignore[arg-type]
+        tools=TOOLS,  # type: ignore[arg-type]
+        stream_options={"include_usage": True},
     ) as stream:
         final = await stream.get_final_completion()
     assert final.usage is not None

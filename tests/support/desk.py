@@ -57,7 +57,7 @@ class Desk:
 
     def open(self) -> str:
         """A new session's id."""
-        session_id: str = json.loads(self.core.create("http://x").body)["session_id"]
+        session_id: str = json.loads(bytes(self.core.create("http://x").body))["session_id"]
         return session_id
 
     def says(self, text: str, **changes: Any) -> EngineReply:  # noqa: ANN401 - JSON
