@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import jsonschema
 import pytest
@@ -74,11 +75,14 @@ def test_a_reference_to_itself_ends(schema: dict[str, object]):
 
 
 def test_a_schema_that_refers_to_itself_ends():
-    schema = {
+    schema: dict[str, Any] = {
         "properties": {"child": {"$ref": "#"}, "list": {"type": "array", "items": {"$ref": "#"}}},
         "required": ["child", "list"],
     }
     json.dumps(arguments_for(schema, "", random.Random(1)))
+    schema = {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "array"}}}
+    schema["$defs"]["a"]["items"] = {"$ref": "#/$defs/a"}
+    assert list(arguments_for(schema, "", random.Random(1))) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sessions.sim.chat import ChatEndpoint
 from sessions.sim.experts import Layout
 from sessions.sim.journal import Journal
 from sessions.sim.options import SimOptions
+from sessions.tokens.prompts import PromptBuilder, load_prompt_builder
 from sessions.tokens.tokenizer import Tokenizer
 from tests.sim.conftest import Chat
 
@@ -143,6 +144,38 @@ async def test_several_choices_differ_and_count_together(chat: Chat):
     assert len({tuple(ids_of(choice)) for choice in choices}) == 3
     assert document["usage"]["completion_tokens"] == sum(len(ids_of(each)) for each in choices)
     assert all(choice["meta_info"]["routed_experts"] for choice in choices)
+
+
+@pytest.fixture(scope="module")
+def qwen3() -> PromptBuilder:
+    return load_prompt_builder("pkg:qwen3", "qwen3")
+
+
+@pytest.mark.parametrize("client", ["sim:", "sim:?thinking=empty"], indirect=True)
+async def test_ten_turns_are_what_the_template_makes_of_their_messages(
+    chat: Chat, qwen3: PromptBuilder
+):
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": parameters}}
+        for name in ("look_up", "tell")
+    ]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "How is it in Århus?"}]
+    prompt = qwen3.first(messages, tools)
+    reasons = []
+    for _ in range(10):
+        choice = await choice_of(chat, messages=messages, input_ids=prompt, tools=tools, **FULL)
+        message, checkpoint = choice["message"], prompt + ids_of(choice)
+        reasons.append(choice["finish_reason"])
+        answers: list[dict[str, Any]] = [
+            {"role": "tool", "content": '{"sky": "grey"}', "tool_call_id": call["id"]}
+            for call in message["tool_calls"] or []
+        ] or [{"role": "user", "content": "And in Oslo?"}]
+        messages = [*messages, message]
+        assert qwen3.whole(messages, tools)[: len(checkpoint)] == checkpoint
+        prompt = qwen3.next(checkpoint, message, answers, tools)
+        messages += answers
+    assert reasons == ["tool_calls", "stop"] * 5
 
 
 async def test_experts_are_the_rows_of_all_tokens_but_the_last(chat: Chat):
@@ -300,6 +333,11 @@ async def test_a_reply_takes_the_time_of_the_options_or_the_script(
     assert not await waits(max_tokens=0, sim={"delay_s": 0})
 
 
+async def test_a_reply_comes_after_its_time(chat: Chat):
+    document = (await chat(return_meta_info=True, sim={"delay_s": 0.02})).json()
+    assert document["choices"][0]["meta_info"]["e2e_latency"] >= 0.02
+
+
 async def test_a_fault_of_the_document_reaches_the_client(chat: Chat):
     async def raw(kind: str, **fields: object) -> str:
         reply = await chat(sim={"fault": {"kind": kind, **fields}}, **EXPERTS)
@@ -337,6 +375,13 @@ async def test_a_status_can_be_scripted_and_happen_once(chat: Chat):
     assert (reply.status_code, reply.json()) == (429, {"slow": "down"})
     assert reply.headers.get_list("x-a") == ["1", "2"]
     assert (await chat(sim={"fault": fault})).status_code == 200
+
+
+async def test_a_scripted_length_replaces_the_true_one(chat: Chat):
+    fault = {"kind": "status", "text": "abc", "headers": [["Content-Length", "3"]]}
+    reply = await chat(sim={"fault": fault})
+    assert reply.headers.get_list("content-length") == ["3"]
+    assert reply.headers["content-type"] == "text/plain; charset=utf-8"
 
 
 async def test_streams_take_status_faults_only(chat: Chat):
