@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from starlette.responses import Response
 
 from sessions.errors import (
     EngineReplyUnusableError,
+    EngineTimeoutError,
     GoneSessionError,
     NotReadyError,
     UnknownSessionError,
@@ -171,6 +173,23 @@ async def test_a_turn_outlives_its_client(open_desk: OpenDesk, *, stream: bool):
         await wait_until_async(lambda: not desk.core._turns, "the turn ended")
         assert await desk.contents(session) == ["ok"]
         assert desk.engine.cancelled == 0
+
+
+async def test_a_turn_that_fails_without_its_client_is_not_left_unheard(open_desk: OpenDesk):
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    async with open_desk(EngineTimeoutError("silent")) as desk:
+        desk.engine.gate.clear()
+        request = asyncio.create_task(desk.chat(desk.open(), "hi"))
+        await wait_until_async(lambda: desk.engine.waiting == 1, "the turn is at the engine")
+        request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+        desk.engine.gate.set()
+        await wait_until_async(lambda: not desk.core._turns, "the turn ended")
+        # Its traceback holds the turn, which complains only when it is collected.
+        del request
+        gc.collect()
+    assert unheard == []
 
 
 @pytest.mark.parametrize("stream", [False, True])
