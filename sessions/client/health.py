@@ -18,6 +18,7 @@ from sessions.client.errors import UnhealthyError
 
 _OK: Final = "ok"
 _STALE: Final = "stale"
+_DRAINING: Final = "draining"  # all shards are, and none is at fault
 _READY: Final = "ready"
 _WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -133,6 +134,8 @@ def fault_of(health: Health) -> str:
         return ""
     if health.status == _STALE:
         at_fault = sorted(health.shards, key=_beat_age_s)[-1:]
+    if health.status == _DRAINING:
+        at_fault = []
     cause = " ".join(health.cause.split()) or ", ".join(map(_describe, at_fault))
     what = _WORDS.get(health.status, f"is {health.status}")
     return f"{what}: {cause}" if cause else what

@@ -53,8 +53,10 @@ def test_a_stale_shard_is_named_with_the_age_of_its_beat():
     assert "shard 0 (pid 100) last beat inf s ago" in fault(status="stale", shards=never)
 
 
-def test_a_draining_server_says_so():
-    assert fault(status="draining") == "is draining and takes no new work"
+def test_a_draining_server_says_so_and_blames_no_shard():
+    told = "is draining and takes no new work"
+    assert fault(status="draining") == told
+    assert fault(status="draining", shards=[shard(0, "draining"), shard(1, "drained")]) == told
 
 
 def test_a_dying_server_tells_the_cause_on_one_line():
