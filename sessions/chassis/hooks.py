@@ -133,9 +133,11 @@ def no_wsgi_app(_environ: object, _start_response: object) -> Iterable[bytes]:
     raise NotImplementedError("the group serves SESSIONS_APP")
 
 
-def _app_uri(server: Arbiter) -> str:
+def _app_uri(server: Arbiter) -> str | None:
+    """What gunicorn would load; an embedding application loads what it was configured with."""
     app = server.app
-    return str(app.app_uri) if isinstance(app, WSGIApplication) else str(server.cfg.wsgi_app)
+    found: str | None = app.app_uri if isinstance(app, WSGIApplication) else server.cfg.wsgi_app
+    return found
 
 
 def _open_logs(server: Arbiter, settings: Settings) -> None:

@@ -100,7 +100,7 @@ def daemon_refusal() -> str:
 
 
 def refused_settings(
-    cfg: Config, settings: Settings, environ: Mapping[str, str], *, app_uri: str
+    cfg: Config, settings: Settings, environ: Mapping[str, str], *, app_uri: str | None
 ) -> list[str]:
     """All that this configuration asks for and a group cannot do.
 
@@ -150,7 +150,7 @@ def _refused_sizes(cfg: Config, settings: Settings, environ: Mapping[str, str]) 
     return reasons
 
 
-def _refused_sources(cfg: Config, app_uri: str) -> list[str]:
+def _refused_sources(cfg: Config, app_uri: str | None) -> list[str]:
     """Places from which nothing is taken."""
     reasons = []
     if app_uri != cfg.wsgi_app:

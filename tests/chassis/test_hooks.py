@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,13 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 
-from sessions.chassis.hooks import load_settings, make_group, no_wsgi_app
+from sessions.chassis.hooks import load_settings, make_group, no_wsgi_app, start_group
+from sessions.chassis.roles import Roles
+from sessions.chassis.worker import GroupWorker
 from sessions.settings import Settings
 from tests.support.group import CONF, ROOT, Groups
 from tests.support.processes import descriptor_count, is_alive
 from tests.support.stand_ins import CONF as STAND_INS
-from tests.support.stand_ins import lines, start, wait_line
+from tests.support.stand_ins import lines, start, status_of, wait_line
 
 
 def _run(
@@ -182,6 +187,27 @@ def test_a_level_of_gunicorn_holds_for_our_lines(groups: Groups):
     group = start(groups, "--log-level", "warning", shards=1)
     assert group.terminate() == 0
     assert lines(group, "shard 0 ready") == []
+
+
+class _App(BaseApplication):
+    def load_config(self) -> None:
+        """Gunicorn's defaults and what our configuration file adds."""
+        ours = {"worker_class": GroupWorker, "control_socket_disable": True, "timeout": 60}
+        for name, value in ours.items():
+            self.cfg.set(name, value)
+
+
+def test_a_stop_that_comes_while_a_group_is_prepared_waits_in_the_queue(tmp_path: Path):
+    settings = Settings(engine_url="sim:", runtime_dir=str(tmp_path / "r"))
+
+    def act() -> None:
+        server = Arbiter(_App())
+        server.pid = os.getpid()
+        start_group(server, settings, Roles())
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert server.SIG_QUEUE.get(timeout=5) == signal.SIGTERM
+
+    assert status_of(act) == 99
 
 
 def test_settings_are_read_from_the_given_environment():

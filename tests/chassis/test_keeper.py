@@ -83,6 +83,26 @@ def test_a_second_stop_signal_becomes_the_one_that_hurries(server: Arbiter):
     ]
 
 
+@pytest.mark.parametrize(("stops", "graceful"), [(1, []), (2, [False])])
+def test_two_stops_that_come_together_are_quick(server: Arbiter, stops: int, graceful: list[bool]):
+    """Gunicorn takes both from its queue at once and handles the first alone."""
+    found: list[bool] = []
+    vars(server)["stop"] = lambda *, graceful: found.append(graceful)
+    for _ in range(stops):
+        server.signal(signal.SIGTERM, None)
+    with pytest.raises(StopIteration):
+        server.handle_term()
+    assert found == graceful
+
+
+def test_a_death_after_the_signal_of_a_stop_is_part_of_the_stop(server: Arbiter):
+    """A terminal signals members and arbiter at once; some members are gone first."""
+    worker = _worker(server, 1)
+    worker.pid = "71"
+    server.signal(signal.SIGINT, None)
+    server.cfg.child_exit(server, worker)
+
+
 def test_deaths_are_not_queued_before_a_second_stop_signal(server: Arbiter):
     server.signal_chld(signal.SIGCHLD, None)
     server.signal(signal.SIGTERM, None)

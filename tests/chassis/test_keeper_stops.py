@@ -94,17 +94,6 @@ def test_a_second_stop_is_quick(groups: Groups, second: signal.Signals):
     ended(group, 72)
 
 
-def test_two_stops_that_come_together_are_quick(groups: Groups):
-    group = start(groups, env={"SESSIONS_GRACEFUL_S": "60"})
-    order(group, "shard 1", "stuck")
-    obeyed(group, "shard 1")
-    group.signal("arbiter", signal.SIGSTOP)  # so that both wait for it
-    group.signal("arbiter", signal.SIGINT)
-    group.signal("arbiter", signal.SIGTERM)
-    group.signal("arbiter", signal.SIGCONT)
-    ended(group, 72)
-
-
 def test_a_quick_stop_does_not_wait_for_a_wedged_shard(groups: Groups):
     group = start(groups, env={"SESSIONS_GRACEFUL_S": "60"})
     group.signal("shard 0", signal.SIGSTOP)

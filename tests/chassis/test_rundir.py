@@ -73,6 +73,15 @@ def test_what_a_killed_group_left_is_removed_before_the_next_one_starts(folder: 
     assert [path.name for path in given.iterdir()] == ["lock"]
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a folder away")
+@pytest.mark.parametrize("given", [True, False])
+def test_a_folder_belongs_to_the_user_that_the_members_run_as(folder: Path, *, given: bool):
+    opened = open_runtime_dir(str(folder / "new") if given else "", 65534, 65533)
+    found = opened.path.stat()
+    assert (found.st_uid, found.st_gid) == (65534, 65533)
+    opened.remove()
+
+
 def test_a_child_removes_nothing(folder: Path):
     opened = _open(folder / "given")
     (opened.path / "ready.json").touch()
