@@ -92,6 +92,10 @@ class _StandIn:
         else:
             _ACTS[act](*rest)
 
+    def _goes_on(self) -> bool:
+        asked = self._life.stop_requested.is_set()
+        return not self._returns and (self._is_stuck or not asked)
+
     async def run(self, is_ready: Callable[[], bool], on_ready: Callable[[], None]) -> None:
         """Boot, be ready, beat, end."""
         for plan in os.environ.get("STAND_IN", "").split(";"):
@@ -105,7 +109,7 @@ class _StandIn:
             return
         self._life.on_ready()
         on_ready()
-        while not self._returns and (self._is_stuck or not self._life.stop_requested.is_set()):
+        while self._goes_on():
             self._life.beat(sessions=1, requests=2)
             if self._speaks and self._group.board.cause:
                 _logger.error("last words: %s", self._group.board.cause)
