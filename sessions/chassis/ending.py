@@ -1,17 +1,28 @@
-"""The end of a process without the rest of the interpreter.
+"""The end of a member's process without the rest of the interpreter.
 
-A member that must go at once cannot run its exit handlers: they wait for threads, and a member
-would unwind through the arbiter's own frames, which it inherited by the fork.
+A member inherits the arbiter's frames by the fork and must never unwind into them; and to take
+apart all that a shard has loaded lasts for half a second, in which nothing useful happens.
 
 Spec: docs/architecture.md#life-and-death
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sys
 from typing import NoReturn
+
+
+def leave_process(code: int) -> NoReturn:
+    """Run the exit handlers, then end the process; threads are not waited for.
+
+    Args:
+        code: The exit status.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no other way to run them and go
+    end_process(code)
 
 
 def end_process(code: int) -> NoReturn:

@@ -3,8 +3,7 @@
 The arbiter makes a `GroupWorker` before each fork; its constructor runs in the arbiter. In the
 child, `init_process` takes the signals, names the process, arms the boot deadline, becomes the
 configured user, binds its life to the arbiter's, drops the listener unless it owns it, and runs
-its role until that returns. However it ends, it never unwinds into the arbiter's frames below it
-except by a plain exit.
+its role until that returns. However it ends, it never unwinds into the arbiter's frames below it.
 
 Nothing of gunicorn's own request handling is used.
 
@@ -26,7 +25,7 @@ from gunicorn import util
 from gunicorn.workers.base import Worker
 from setproctitle import setproctitle
 
-from sessions.chassis.ending import end_process
+from sessions.chassis.ending import end_process, leave_process
 from sessions.chassis.life import MemberLife
 from sessions.chassis.logs import name_process
 from sessions.chassis.member import Role, member_of
@@ -105,8 +104,8 @@ class GroupWorker(Worker):
         self._orders = orders
         self._postpone_first_beat()
 
-    def init_process(self) -> None:
-        """Boot and run, in the child; returns after a graceful stop."""
+    def init_process(self) -> NoReturn:
+        """Boot, run and end, in the child."""
         self._take_signals()
         name_process(self.member.name)
         setproctitle(f"sessile: {self.member.name}")
@@ -121,6 +120,7 @@ class GroupWorker(Worker):
             life.close()
         except BaseException as error:  # noqa: BLE001 - the top of a worker
             self._fall(life, error)
+        leave_process(ExitCode.CLEAN)
 
     async def _serve(self, life: MemberLife, listeners: list[socket.socket]) -> None:
         match self.member.role:

@@ -1,4 +1,4 @@
-"""The end without the rest of the interpreter."""
+"""Ends without the rest of the interpreter."""
 
 import atexit
 import io
@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-from sessions.chassis.ending import end_process
+from sessions.chassis.ending import end_process, leave_process
 from tests.support.stand_ins import status_of
 
 
@@ -42,3 +42,15 @@ def test_a_broken_stream_does_not_keep_it_alive():
         end_process(3)
 
     assert status_of(act) == 3
+
+
+def test_a_process_that_leaves_runs_its_exit_handlers_and_waits_for_no_thread():
+    reader, writer = os.pipe()
+
+    def act() -> None:
+        atexit.register(os.write, writer, b"handled")
+        threading.Thread(target=threading.Event().wait).start()
+        leave_process(4)
+
+    assert status_of(act) == 4
+    assert os.read(reader, 20) == b"handled"
