@@ -17,4 +17,4 @@ def _anyone(_session_id: str, shards: int) -> int:
     return next(_turns) % shards
 
 
-dispatch.owner_of = _anyone  # type: ignore[assignment] # the hook
+vars(dispatch)["owner_of"] = _anyone
