@@ -51,7 +51,8 @@ def test_a_plain_key_names_its_session_without_a_scheme():
 
 def test_rollout_sessions_are_owned_by_hash_and_claim_nothing():
     assert ROLLOUT.ownership is Ownership.HASH
-    assert ROLLOUT.path_claim is ROLLOUT.cookie is ROLLOUT.mcp_token_header is ROLLOUT.body is None
+    claims = (ROLLOUT.path_claim, ROLLOUT.cookie, ROLLOUT.mcp_token_header, ROLLOUT.body)
+    assert claims == (None, None, None, None)
 
 
 def test_a_claimed_kind_can_be_described_in_data_alone():

@@ -1,6 +1,6 @@
 """Fixtures of these tests: the real tokenizer, and engines with and without a server."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import httpx
@@ -11,7 +11,7 @@ from sessions.sim.options import parse_sim_url
 from sessions.sim.server import simulated_engine
 from sessions.tokens.tokenizer import Tokenizer, load_tokenizer
 
-Chat = Callable[..., Awaitable[httpx.Response]]
+Chat = Callable[..., Coroutine[None, None, httpx.Response]]
 
 
 @pytest.fixture(scope="session")

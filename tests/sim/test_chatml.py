@@ -75,7 +75,7 @@ def test_without_tools_a_call_stays_text():
 
 def test_a_prompt_has_all_messages_and_the_generation_prompt():
     call = {"type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-    messages = [
+    messages: list[dict[str, object]] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Hi "}, {"text": "there"}, 3]},
         {

@@ -5,7 +5,7 @@ from typing import Any
 
 from sessions.sim.stream import DONE, events_of
 
-CALL = {
+CALL: dict[str, Any] = {
     "id": "call_1",
     "index": 0,
     "type": "function",

@@ -1,5 +1,6 @@
 import copy
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from sessions.errors import RequestError, UnrenderableMessageError, UnsupportedC
 from sessions.tokens.messages import ROLES, normalise_messages
 
 
-def of(**message: object) -> dict[str, object]:
+def of(**message: object) -> dict[str, Any]:
     (found,) = normalise_messages([message])
     return found
 

@@ -75,7 +75,8 @@ def test_tools_that_are_no_list_of_objects_are_refused_by_their_place(tools: obj
 
 def test_no_tools_may_be_said_in_two_ways():
     template = ChatTemplate("{{ tools is none }}", name="t")
-    for tools in (None, []):
+    choices: tuple[list[object] | None, ...] = (None, [])
+    for tools in choices:
         assert Rendering(template, tools).text([], add_generation_prompt=False) == "True"
 
 

@@ -29,7 +29,7 @@ def render(
     return template.render(messages, tools, add_generation_prompt=prompt, kwargs=kwargs, now=NOON)
 
 
-def rendered(source: str, messages: list[Any] | None = None, **kwargs: object) -> str:
+def rendered(source: str, messages: list[Any] | None = None, **kwargs: Any) -> str:  # noqa: ANN401 - passed on
     return render(ChatTemplate(source, name="t"), messages or [], **kwargs)
 
 
