@@ -56,9 +56,7 @@ class HttpEngine:
         )
         # The transport alone: a client would add headers, a cookie jar and environment proxies.
         # Certificates are read only if they are needed: they cost 30 ms and some megabytes.
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=parts.scheme == "https", trust_env=False, limits=limits
-        )
+        self._transport = httpx.AsyncHTTPTransport(verify=parts.scheme == "https", limits=limits)
         self._timeout = httpx.Timeout(timeout_s, connect=connect_timeout_s).as_dict()
 
     async def exchange(self, request: EngineRequest) -> EngineReply:

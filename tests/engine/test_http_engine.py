@@ -202,6 +202,7 @@ async def test_a_body_that_cannot_be_decoded_is_a_502(coding: bytes):
     async with engine_at(reply_with(b"content-encoding: " + coding, body=b"junk")) as (engine, _):
         error = await error_of(lambda: engine.exchange(request()))
         assert isinstance(error, EngineReplyUnusableError)
+        assert engine._transport._pool._requests == []
 
 
 async def test_a_target_that_makes_no_url_is_the_clients_fault():

@@ -248,7 +248,9 @@ async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  #
         sent.append(message)
 
     async def receive() -> Any:  # noqa: ANN401
-        return scope.pop("message", {"type": "http.request"})
+        message = scope.pop("message", {"type": "http.request"})
+        assert message is not None, "the body was read"
+        return message
 
     bare = {
         "type": "http",
@@ -284,6 +286,25 @@ async def test_head_is_get_without_its_body(path: str, client: httpx.AsyncClient
     assert head.content == b""
     assert list(head.headers) == list(got.headers)
     assert head.headers["content-length"] == str(len(got.content))
+
+
+async def test_head_sends_no_body_even_to_a_server_that_would_write_it(client: httpx.AsyncClient):
+    asgi = client._transport.app  # type: ignore[attr-defined]
+    head, *bodies = await call(asgi, "HEAD", "/")
+    assert dict(head["headers"])[b"content-length"] != b"0"
+    assert [message["body"] for message in bodies] == [b""]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", f"/sessions/x{CHAT}", 404), ("POST", CHAT, 401), ("PUT", "/sessions", 405)],
+)
+async def test_what_the_head_alone_tells_is_refused_before_the_body_is_read(
+    method: str, path: str, status: int, client: httpx.AsyncClient
+):
+    asgi = client._transport.app  # type: ignore[attr-defined]
+    sent = await call(asgi, method, path, message=None)
+    assert sent[0]["status"] == status
 
 
 async def test_head_of_what_is_not_there_says_so(client: httpx.AsyncClient):
