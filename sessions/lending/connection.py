@@ -14,7 +14,7 @@ Spec: docs/lending.md#connections
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import socket
 from typing import Final, Protocol, cast
 
@@ -92,7 +92,6 @@ class Connection(asyncio.Protocol):
         "_front",
         "_is_paused",
         "_linger_end",
-        "_pending",
         "_scanned",
         "_transport",
         "deadline",
@@ -107,7 +106,6 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._scanned = 0
         self._is_paused = False
-        self._pending: tuple[Head, int] | None = None  # decided, waits for our last reply to leave
         self._linger_end = 0.0
 
     # --- what the loop calls
@@ -115,17 +113,17 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to wait for a first head."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
-        self.deadline = self._front.now() + self._front.settings.idle_timeout_s
+        self._restart_clock()
         self._front.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a head, or discard what comes after the end."""
         if self.slot.state is SlotState.HEAD:
-            if not self._buffer:
-                self.deadline = self._front.now() + self._front.settings.head_timeout_s
-                self._buffer = data
-            else:
+            if self._buffer:
                 self._buffer += data
+            else:
+                self._buffer = data
+                self._restart_clock()
             self._serve_heads()
         elif self.slot.state is SlotState.ENDING:
             self.deadline = min(self._front.now() + LINGER_QUIET_S, self._linger_end)
@@ -136,11 +134,7 @@ class Connection(asyncio.Protocol):
         if self.slot.state is not SlotState.HEAD:
             return
         self._resume_reading()
-        if self._pending is not None:
-            (head, shard), self._pending = self._pending, None
-            self._lend(head, shard)
-        else:
-            self._serve_heads()
+        self._serve_heads()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: tell every shard that holds a copy."""
@@ -194,27 +188,21 @@ class Connection(asyncio.Protocol):
         if self.slot.state is SlotState.HEAD:
             self._serve_heads()
 
-    def answer_dead(self, error: ClientVisibleError) -> None:
+    def answer_dead(self, error: ClientVisibleError, head: Head) -> None:
         """Answer an exchange whose shard died before any byte of a reply; the slot is in HEAD."""
-        self._transport.write(render_error(error, close=True))
+        head_only = head.method == b"HEAD"
+        self._transport.write(render_error(error, close=True, head_only=head_only))
         self.end()
-
-    def go_on_after_death(self) -> None:
-        """The dead shard had sent its whole reply: wait for the next head."""
-        self._wait_for_head(b"")
 
     def cut(self) -> None:
         """End an exchange in the middle of its reply so that the client sees an error.
 
         A shutdown, because parked copies keep a mere close from being seen (lending rule 18).
         """
-        copy = socket.socket(fileno=os.dup(self.descriptor))
-        try:
-            copy.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the client was faster
-        finally:
-            copy.close()
+        borrowed = socket.socket(fileno=self.descriptor)  # no duplicate: none may be left
+        with contextlib.suppress(OSError):  # the client was faster
+            borrowed.shutdown(socket.SHUT_RDWR)
+        borrowed.detach()
         self._transport.abort()
 
     def end(self) -> None:
@@ -240,7 +228,7 @@ class Connection(asyncio.Protocol):
             return  # the shard keeps the time
         if self.slot.state is SlotState.ENDING:
             self._transport.abort()
-        elif self._buffer and self._pending is None:
+        elif self._buffer and self.is_flushed:
             limit_s = self._front.settings.head_timeout_s
             error = HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
             self._transport.write(render_error(error, close=True))
@@ -251,14 +239,18 @@ class Connection(asyncio.Protocol):
     # --- inside
 
     def _wait_for_head(self, leftover: bytes) -> None:
-        settings = self._front.settings
-        limit_s = settings.head_timeout_s if leftover else settings.idle_timeout_s
-        self.deadline = self._front.now() + limit_s
         self._buffer = leftover
         self._scanned = 0
+        self._restart_clock()
         self._resume_reading()
         if leftover or self._front.is_closing:
             self._serve_heads()
+
+    def _restart_clock(self) -> None:
+        """A head has its time from its first byte on; without one the connection is idle."""
+        settings = self._front.settings
+        limit_s = settings.head_timeout_s if self._buffer else settings.idle_timeout_s
+        self.deadline = self._front.now() + limit_s
 
     def _serve_heads(self) -> None:
         """Serve heads in the buffer while they can be answered here; at most one is lent."""
@@ -274,6 +266,7 @@ class Connection(asyncio.Protocol):
             stripped = strip_leading_crlf(self._buffer)
             if stripped is not self._buffer:
                 self._buffer, self._scanned = stripped, 0
+                self._restart_clock()
                 continue
             try:
                 head = read_head(self._buffer, self._scanned, self._front.settings.head_bytes)
@@ -301,10 +294,6 @@ class Connection(asyncio.Protocol):
             self._lend(head, shard)
 
     def _lend(self, head: Head, shard: int) -> None:
-        if self._transport.get_write_buffer_size():
-            self._pending = (head, shard)
-            self._wait_for_flush()
-            return
         payload, self._buffer = self._buffer, b""
         if head.upgrades:
             payload = neutralise_upgrade(payload, head)
@@ -321,7 +310,7 @@ class Connection(asyncio.Protocol):
         if close:
             self.end()
             return
-        self.deadline = self._front.now() + self._front.settings.idle_timeout_s
+        self._restart_clock()
         self._resume_reading()
 
     def _closes_after(self, head: Head) -> bool:

@@ -70,7 +70,7 @@ def _judge(link: ShardLink, front: Front, cells: Cells, cause: str) -> None:
         slot = connection.slot
         event = slot.judge_death(link.index, cells.read(slot.number, slot.generation))
         if event is SlotEvent.DIED_AWAITING:
-            connection.answer_dead(dying_error(cause))
+            connection.answer_dead(dying_error(cause), link.loans[slot.number].head)
         elif event is SlotEvent.DIED_REPLYING:
             connection.cut()
         elif event is SlotEvent.DIED_COMPLETE:
