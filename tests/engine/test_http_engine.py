@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from sessions.engine.engine import EngineReply, EngineRequest
@@ -188,6 +189,17 @@ async def test_a_reply_that_breaks_off_is_a_502_and_the_next_one_is_served(answe
         error = await error_of(lambda: engine.exchange(request()))
         assert isinstance(error, EngineUnreachableError)
         assert (await engine.exchange(request())).body == b"ok"
+
+
+async def test_a_connection_that_takes_too_long_is_a_502(monkeypatch: pytest.MonkeyPatch):
+    async def too_long(*_: object) -> None:
+        raise httpx.ConnectTimeout("")
+
+    async with engine_at(OK) as (engine, _):
+        monkeypatch.setattr(engine._transport, "handle_async_request", too_long)
+        error = await error_of(lambda: engine.exchange(request()))
+        assert isinstance(error, EngineUnreachableError)
+        assert "in time" in error.message
 
 
 async def test_an_engine_that_stands_still_is_a_504():

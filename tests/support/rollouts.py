@@ -24,6 +24,7 @@ from sessions.shard.rollouts import rollout_app
 from sessions.tokens.prompts import PromptBuilder
 
 SECRET: Final = b"a secret of a test run, 32 bytes"
+CHAT: Final = "/v1/chat/completions"
 ORIGIN: Final = "http://sessile.test:8000"
 
 
@@ -73,3 +74,76 @@ async def open_rollouts(
         httpx.AsyncClient(transport=httpx.ASGITransport(asgi), base_url=ORIGIN) as client,
     ):
         yield client
+
+
+async def create(client: httpx.AsyncClient) -> dict[str, str]:
+    """Open a session; what the server told of it."""
+    response = await client.post("/sessions")
+    assert response.status_code == 200
+    created: dict[str, str] = response.json()
+    return created
+
+
+async def chat(
+    client: httpx.AsyncClient, session: str, *messages: object, **fields: object
+) -> httpx.Response:
+    """One turn."""
+    body = {"model": "sim", "messages": [user(m) for m in messages], **fields}
+    return await client.post(f"/sessions/{session}{CHAT}", json=body)
+
+
+def user(message: object) -> object:
+    """A message; a str is the user's."""
+    return {"role": "user", "content": message} if isinstance(message, str) else message
+
+
+def message_of(response: httpx.Response) -> dict[str, Any]:
+    """What the assistant said in a turn that worked."""
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()["choices"][0]["message"]
+    return found
+
+
+def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The error in a reply, which must have this status and the one shape."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    found = response.json()
+    assert list(found) == ["error"]
+    assert list(found["error"]) == ["message", "type", "param", "code"]
+    error: dict[str, Any] = found["error"]
+    return error
+
+
+async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  # noqa: ANN401
+    """An ASGI call with a bare scope; what it sent.
+
+    Args:
+        asgi: The application, its state included.
+        method: Of the request.
+        path: Of the request.
+        scope: Further members of the scope; `messages` is instead what `receive` gives in turn.
+    """
+    given = scope.pop("messages", [{"type": "http.request"}])
+    messages = iter(given)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:  # noqa: ANN401
+        sent.append(message)
+
+    async def receive() -> Any:  # noqa: ANN401
+        return next(messages)
+
+    bare = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [],
+        "root_path": "",
+        "asgi": {"spec_version": "2.4"},
+    }
+    await asgi({**bare, **scope}, receive, send)
+    return sent
