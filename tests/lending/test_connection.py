@@ -232,6 +232,16 @@ async def test_a_refused_request_with_a_body_ends_the_connection(stage: FrontSta
     assert await client.read_to_end() == b""
 
 
+async def test_a_short_head_behind_a_long_one_in_pieces_is_seen(stage: FrontStage) -> None:
+    long = request_bytes("GET", "/livez", [("Padding", "p" * 1000)])
+    client = await stage.connect()
+    connection = await the_connection(stage)
+    await client.send(long[:-1])
+    await wait_until_async(lambda: bool(connection._buffer), "the first piece")
+    await client.send(long[-1:] + LIVE)
+    assert [(await client.read_reply()).status for _ in range(2)] == [200, 200]
+
+
 async def test_a_bad_session_id_is_answered_here(stage: FrontStage) -> None:
     client = await stage.connect()
     reply = await client.ask(request_bytes("GET", "/sessions/a%20b/x"))
@@ -251,13 +261,32 @@ async def test_a_local_answer_leaves_before_the_request_behind_it_is_lent(group:
         await turn(20)
         assert not connection.is_flushed
         assert connection.transport.get_write_buffer_size() < 2000, "one reply waits, not many"
+        assert not connection.transport.is_reading(), "nor do its requests pile up here"
         assert not stage.dispatcher.loans
         replies = [await client.read_reply() for _ in range(count)]
         assert {reply.status for reply in replies} == {200}
         loan = await stage.loan()
         assert connection.is_flushed
         assert loan.payload.startswith(ASK)
+        assert min(connection.transport.get_write_buffer_limits()) > 0, "as before"
         await sending
+
+
+async def test_reading_goes_on_when_a_reply_that_waited_has_left(group: Group) -> None:
+    async with open_front(group, send_buffer_bytes=4608) as stage:
+        client = await stage.connect(receive_buffer_bytes=4608)
+        connection = await the_connection(stage)
+        count = 0
+        while connection.is_flushed:
+            await client.send(LIVE)
+            count += 1
+            await turn()
+        await client.send(LIVE[:7])
+        await wait_until_async(lambda: not connection.transport.is_reading(), "a pause")
+        for _ in range(count):
+            assert (await client.read_reply()).status == 200
+        await client.send(LIVE[7:])
+        assert (await client.read_reply()).status == 200
 
 
 async def test_many_pipelined_answers_do_not_nest(stage: FrontStage) -> None:
@@ -277,8 +306,10 @@ async def test_nothing_is_read_here_while_a_shard_has_the_connection(stage: Fron
     """Rule 1; the bytes are still in the kernel for the shard."""
     client, connection = await lent(stage)
     shard_end = socket.socket(fileno=os.dup(connection.descriptor))
+    assert connection._buffer == b"", "what was lent is not kept"
     with shard_end:
         await client.send(b"body for the shard")
+        connection.resume_writing()  # a late word of the loop
         await turn(20)
         assert shard_end.recv(100) == b"body for the shard"
     connection.take_back(0, b"", kept=True)
@@ -336,6 +367,13 @@ async def test_a_lost_loan_ends_the_connection_although_a_copy_is_open(stage: Fr
         os.close(copy)
 
 
+async def test_a_lost_loan_of_a_client_that_reset_is_no_error(stage: FrontStage) -> None:
+    client, connection = await lent(stage)
+    client.reset()
+    connection.take_back(0, b"", kept=False)
+    await stage.wait_empty()
+
+
 async def test_a_refused_loan_is_repeated_with_the_descriptor(stage: FrontStage) -> None:
     _client, connection = await lent(stage)
     connection.slot.take_refusal(0)
@@ -388,8 +426,9 @@ async def test_a_reply_reaches_a_client_that_is_still_sending(stage: FrontStage)
 
 async def test_an_ended_connection_is_closed_when_its_client_is_quiet(stage: FrontStage) -> None:
     client = await stage.connect()
-    await client.ask(request_bytes("GET", "/livez", [("Connection", "close")]))
+    await client.ask(request_bytes("GET", "/livez", [("Connection", "close")]) + b"more")
     connection = await the_connection(stage)
+    assert connection._buffer == b"", "nothing is kept any more"
     await stage.pass_time(LINGER_QUIET_S - 0.1)
     await client.send(b"more")
     await wait_until_async(
