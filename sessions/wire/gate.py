@@ -109,12 +109,12 @@ def read_head(buffer: bytes, start: int, limit_bytes: int) -> Head | None:
         UpgradeRefusedError: The client insists on WebSocket.
     """
     end = buffer.find(_BLANK_LINE, max(start - 3, 0))
-    if end < 0:
-        _refuse_hopeless(buffer, start, limit_bytes)
-        return None
-    size = end + 4
-    if size > limit_bytes:
+    size = end + 4 if end >= 0 else len(buffer)
+    _refuse_hopeless(buffer, start, min(size, limit_bytes))
+    if size > limit_bytes or (end < 0 and size == limit_bytes):
         raise HeadTooLargeError(f"the request head is over the limit of {limit_bytes} bytes")
+    if end < 0:
+        return None
     seen, parser, keep_alive = _judge(buffer[:size])
     method, target = parser.get_method(), seen.target
     line_end = buffer.find(b"\r\n")
@@ -170,16 +170,17 @@ def neutralise_upgrade(buffer: bytes, head: Head) -> bytes:
     return _UPGRADE_LINE.sub(_NEUTRAL_LINE, buffer[: head.size]) + buffer[head.size :]
 
 
-def _refuse_hopeless(buffer: bytes, start: int, limit_bytes: int) -> None:
-    """Refuse an unfinished head that cannot become a good one, so its sender need not time out."""
+def _refuse_hopeless(buffer: bytes, start: int, end: int) -> None:
+    """Refuse a head that cannot be or become a good one, so its sender need not time out.
+
+    A whole head comes here too: the answer must not depend on the pieces in which it arrived.
+    """
     if not buffer or buffer == b"\r":
         return
     if not b"A" <= buffer[:1] <= b"Z":  # every method begins with a capital; TLS with 0x16
-        raise BadHeadError("the connection does not begin with an HTTP request line")
-    if buffer.count(b"\n", start) != buffer.count(b"\r\n", max(start - 1, 0)):
+        raise BadHeadError("the request line does not begin with a method in capital letters")
+    if buffer.count(b"\n", start, end) != buffer.count(b"\r\n", max(start - 1, 0), end):
         raise BadHeadError("a line of the request head ends without CR")
-    if len(buffer) >= limit_bytes:
-        raise HeadTooLargeError(f"the request head is over the limit of {limit_bytes} bytes")
 
 
 def _judge(raw: bytes) -> tuple[_Seen, HttpRequestParser, bool]:
