@@ -177,8 +177,9 @@ class Exchange(HttpToolsProtocol):
         except BadBodyError as error:
             self._fail(error)
             return
-        if self._body.size > self._lender.body_limit_bytes and not self._is_reply_whole:
-            self._fail(_too_large(self._lender.body_limit_bytes))
+        limit_bytes = self._lender.body_limit_bytes  # a length over it is refused with the head
+        if self._body.is_chunked and self._body.size > limit_bytes and not self._is_reply_whole:
+            self._fail(_too_large(limit_bytes))
             return
         super().data_received(data if taken == len(data) else data[:taken])
         if self._body.is_whole:

@@ -13,9 +13,16 @@ from sessions.wire.chunked import ChunkedScanner
 
 
 class RequestBody:
-    """Counts one body; made when its head is parsed."""
+    """Counts one body; made when its head is parsed.
 
-    __slots__ = ("_left", "_scanner", "is_whole", "size")
+    Attributes:
+        size: Bytes that the client announced so far, arrived or not: the content length, or the
+            sizes of the chunks that were begun; what frames them is not counted.
+        is_chunked: Whether `size` can grow.
+        is_whole: Whether the last byte was fed.
+    """
+
+    __slots__ = ("_left", "_scanner", "is_chunked", "is_whole", "size")
 
     def __init__(self, *, content_length: int, chunked: bool) -> None:
         """Start before the first body byte.
@@ -26,7 +33,8 @@ class RequestBody:
         """
         self._scanner = ChunkedScanner() if chunked else None
         self._left = content_length
-        self.size = 0
+        self.size = content_length
+        self.is_chunked = chunked
         self.is_whole = not chunked and content_length == 0
 
     def feed(self, data: bytes) -> int:
@@ -45,5 +53,5 @@ class RequestBody:
             end = self._scanner.feed(data)
             self.is_whole = end != ChunkedScanner.MORE
             taken = end if self.is_whole else len(data)
-        self.size += taken
+            self.size = self._scanner.data_bytes
         return taken

@@ -3,7 +3,9 @@
 A shard feeds its parser exactly the body and keeps what follows for the next request, so it must
 know the end before the parser sees the bytes. `ChunkedScanner` walks chunk by chunk over pieces of
 any size (RFC 9112 section 7.1). It is as strict as llhttp or stricter about framing; extensions
-and trailers are measured, not understood, and left to llhttp. It never holds data bytes.
+and trailers are measured, not understood, and left to llhttp. What cannot become a good line is
+refused at its first wrong byte, so that the answer does not depend on the pieces. It never holds
+data bytes.
 
 Spec: docs/lending.md#heads
 """
@@ -15,7 +17,8 @@ from typing import Final
 
 from sessions.errors import BadBodyError, LocalProtocolError
 
-LINE_LIMIT_BYTES: Final = 16384  # one line, and all trailers together; Node allows as much
+# One line, all extensions together, all trailers together; Node allows as much.
+LINE_LIMIT_BYTES: Final = 16384
 SIZE_LIMIT_DIGITS: Final = 16  # 64 bits; llhttp counts no further
 _HEX: Final = b"0123456789abcdefABCDEF"
 
@@ -28,17 +31,24 @@ class _State(enum.Enum):
 
 
 class ChunkedScanner:
-    """Scans one body; feed it every piece in order, from the first byte after the head."""
+    """Scans one body; feed it every piece in order, from the first byte after the head.
+
+    Attributes:
+        data_bytes: Data of all chunks whose size line was seen, arrived or not; framing is not
+            counted.
+    """
 
     MORE: Final = -1
 
-    __slots__ = ("_left", "_line", "_spare", "_state")
+    __slots__ = ("_extensions_spare", "_left", "_line", "_spare", "_state", "data_bytes")
 
     def __init__(self) -> None:
         self._state = _State.SIZE
         self._line = b""  # an unfinished line
         self._left = 0  # in DATA: bytes to skip, the CRLF after them included
         self._spare = LINE_LIMIT_BYTES  # in TRAILER: bytes still allowed
+        self._extensions_spare = LINE_LIMIT_BYTES  # likewise of extensions, in SIZE
+        self.data_bytes = 0
 
     def feed(self, data: bytes) -> int:
         """Scan the next piece.
@@ -64,6 +74,7 @@ class ChunkedScanner:
             feed = data.find(b"\n", index)
             if feed < 0:
                 self._keep_line(data[index:])
+                self._check_text(self._line.removesuffix(b"\r"))
                 break
             line = self._whole_line(data[index : feed + 1])
             index = feed + 1
@@ -97,10 +108,22 @@ class ChunkedScanner:
         """The line that `piece` completes, without its CRLF."""
         self._keep_line(piece)
         line, self._line = self._line, b""
-        text = line[:-2]
-        if not line.endswith(b"\r\n") or b"\r" in text:
+        text = line[:-1].removesuffix(b"\r")
+        self._check_text(text)
+        if not line.endswith(b"\r\n"):
             raise BadBodyError("a line of the chunked body does not end in CRLF")
         return text
+
+    def _check_text(self, text: bytes) -> None:
+        """Refuse a line, whole or begun, that is wrong already; given without its line end."""
+        if self._state is _State.SIZE:
+            digits = text.partition(b";")[0]
+            if not digits or digits.translate(None, _HEX):
+                raise BadBodyError("a chunk size is not hexadecimal")
+            if len(digits) > SIZE_LIMIT_DIGITS:
+                raise BadBodyError(f"a chunk size has more than {SIZE_LIMIT_DIGITS} digits")
+        if b"\r" in text:
+            raise BadBodyError("a line of the chunked body does not end in CRLF")
 
     @property
     def _line_limit(self) -> int:
@@ -108,11 +131,11 @@ class ChunkedScanner:
 
     def _begin_chunk(self, line: bytes) -> None:
         digits = line.partition(b";")[0]
-        if not digits or digits.translate(None, _HEX):
-            raise BadBodyError("a chunk size is not hexadecimal")
-        if len(digits) > SIZE_LIMIT_DIGITS:
-            raise BadBodyError(f"a chunk size has more than {SIZE_LIMIT_DIGITS} digits")
+        self._extensions_spare -= len(line) - len(digits)
+        if self._extensions_spare < 0:  # else a body of nothing could go on for ever
+            raise BadBodyError(f"all extensions of the body are over {LINE_LIMIT_BYTES} bytes")
         count = int(digits, 16)
+        self.data_bytes += count
         if count:
             self._left = count + 2
             self._state = _State.DATA

@@ -184,14 +184,40 @@ def test_never_ends_elsewhere_than_llhttp_when_both_take_a_damaged_body(
         b"0\r\n\r\r\n",
     ],
 )
-def test_refuses_broken_framing_however_it_is_cut(body: bytes):
-    for cut in range(len(body)):
-        scanner = ChunkedScanner()
-        with pytest.raises(BadBodyError):  # noqa: PT012 - either piece may show it
-            scanner.feed(body[:cut])
-            scanner.feed(body[cut:])
+def test_refuses_broken_framing_in_the_same_words_however_it_is_cut(body: bytes):
+    with pytest.raises(BadBodyError) as whole:
+        end_in_pieces([body])
+    pieces = [[body[:cut], body[cut:]] for cut in range(1, len(body))]
+    for cut in [*pieces, [body[i : i + 1] for i in range(len(body))]]:
+        with pytest.raises(BadBodyError) as caught:
+            end_in_pieces(cut)
+        assert str(caught.value) == str(whole.value)
+
+
+@pytest.mark.parametrize("begun", [b"hello", b"5x", b" ", b"5 ", b"\r", b";", b"5;a\rb", b"0" * 17])
+def test_refuses_a_line_at_its_first_wrong_byte(begun: bytes):
     with pytest.raises(BadBodyError):
-        end_in_pieces([body[i : i + 1] for i in range(len(body))])
+        ChunkedScanner().feed(begun)
+    assert ChunkedScanner().feed(b"5") == MORE
+    assert ChunkedScanner().feed(b"5;a b\r") == MORE
+
+
+def test_counts_the_data_that_was_announced_and_nothing_else():
+    scanner = ChunkedScanner()
+    scanner.feed(b"a;extension=1\r\n0123")
+    assert scanner.data_bytes == 10
+    scanner.feed(b"456789\r\n1000\r")
+    assert scanner.data_bytes == 10
+    scanner.feed(b"\n")
+    assert scanner.data_bytes == 10 + 0x1000
+
+
+def test_takes_extensions_at_their_limit_and_refuses_one_byte_more():
+    many = b"1;ab\r\nx\r\n" * (LINE_LIMIT_BYTES // 3)
+    rest = LINE_LIMIT_BYTES % 3
+    assert ChunkedScanner().feed(many + b"1" + b";" * rest + b"\r\n") == MORE
+    with pytest.raises(BadBodyError, match="extensions"):
+        ChunkedScanner().feed(many + b"1" + b";" * (rest + 1) + b"\r\n")
 
 
 def test_takes_the_largest_chunk_size_and_refuses_one_digit_more():
