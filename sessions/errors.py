@@ -160,8 +160,8 @@ class MethodNotAllowedError(RequestError):
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """As for every error, and `Allow` (RFC 9110 section 15.5.6)."""
-        return [*super().headers, *([("allow", ", ".join(self.allow))] if self.allow else [])]
+        """As for every error, and `Allow`, which must be there (RFC 9110 section 15.5.6)."""
+        return [*super().headers, ("allow", ", ".join(self.allow))]
 
 
 class HeadTooSlowError(RequestError):
@@ -207,6 +207,11 @@ class UpgradeRefusedError(RequestError):
 
     status = 426
     code = "upgrade_refused"
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """As for every error, and what is spoken instead (RFC 9110 section 15.5.22)."""
+        return [*super().headers, ("upgrade", "HTTP/1.1")]
 
 
 class HeadTooLargeError(RequestError):

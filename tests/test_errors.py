@@ -72,7 +72,7 @@ def test_an_error_of_a_chat_says_that_its_turn_was_not_recorded():
 
 def test_a_refused_method_is_told_with_those_that_are_allowed():
     assert ("allow", "GET, POST") in MethodNotAllowedError("x", allow=["GET", "POST"]).headers
-    assert "allow" not in dict(MethodNotAllowedError("x").headers)
+    assert ("allow", "") in MethodNotAllowedError("x").headers
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -2,7 +2,7 @@
 
 Probes, refusals and last words are written by the router or the lone shard's gate, with no uvicorn
 in between, and must look as if one had written them: status line, date and server first, then the
-given headers, the length, and `connection: close` last. Nothing here decides what to answer.
+given headers, the length, and `connection` last. Nothing here decides what to answer.
 
 Spec: docs/errors.md#routing-layer
 """
@@ -52,8 +52,10 @@ def render_reply(
     has_body = status not in _LENGTHLESS
     if has_body:
         lines.append(f"content-length: {len(body)}")
-    if close:
-        lines.append("connection: close")
+    options = ["close"] if close else []
+    options += [name for name, _ in headers if name == "upgrade"]  # RFC 9110 section 7.8
+    if options:
+        lines.append(f"connection: {', '.join(options)}")
     head = "\r\n".join([*lines, "", ""]).encode("latin-1")
     return head + body if has_body and not head_only else head
 

@@ -79,7 +79,7 @@ class Transcript:
         connection = self._connection or RawConnection(self._address)
         self._connection = None
         reply = connection.ask(data, head_only=head_only)
-        ends = reply.header("connection") == "close"
+        ends = "close" in (reply.header("connection") or "")
         if ends:
             assert connection.read_to_end() == b""
         if self._keep_alive and not ends:

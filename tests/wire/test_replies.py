@@ -7,7 +7,13 @@ from email.utils import parsedate_to_datetime
 import httptools
 import pytest
 
-from sessions.errors import BadHeadError, ClientVisibleError, HeadTooLargeError, NotReadyError
+from sessions.errors import (
+    BadHeadError,
+    ClientVisibleError,
+    HeadTooLargeError,
+    NotReadyError,
+    UpgradeRefusedError,
+)
 from sessions.wire.replies import render_error, render_reply
 
 DATE = r"date: (\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT)"
@@ -31,6 +37,14 @@ def test_writes_date_and_server_first_then_ours_then_length_and_close_last():
         "connection: close",
     ]
     assert body == b"hello"
+
+
+def test_names_an_upgrade_in_connection():
+    error = UpgradeRefusedError("no")
+    lines, _ = lines_and_body(render_error(error, close=True))
+    assert lines[-1] == "connection: close, upgrade"
+    assert "upgrade: HTTP/1.1" in lines
+    assert lines_and_body(render_error(error, close=False))[0][-1] == "connection: upgrade"
 
 
 def test_says_nothing_of_the_connection_when_it_is_kept():
