@@ -284,6 +284,22 @@ class EngineTimeoutError(ClientVisibleError):
     should_retry = True
 
 
+class ShardGoneError(RequestError):
+    """The shard that held the session died, and the group goes on without it."""
+
+    status = 410
+    type = "gone_error"
+    code = "shard_gone"
+
+
+class ShardDiedError(ClientVisibleError):
+    """The shard that served a request without a session died in the middle of it."""
+
+    status = 502
+    type = "server_error"
+    code = "shard_died"
+
+
 class NotReadyError(ClientVisibleError):
     """The group is starting or draining, or a limit is reached for now."""
 

@@ -33,6 +33,13 @@ class RouterMode(enum.Enum):
     ALWAYS = "always"
 
 
+class ExitPolicy(enum.Enum):
+    """What the end of a shard means for its group; no shard is ever respawned."""
+
+    HALT = "halt"
+    CONTINUE = "continue"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One value per environment variable; the field name is the variable's without its prefix."""
@@ -52,6 +59,7 @@ class Settings:
     tito_family: str = "auto"
     cancel_on_disconnect: bool = False
     sse_keepalive_s: float = 3.0
+    on_shard_exit: ExitPolicy = ExitPolicy.HALT
     timeout_s: int = 60
     boot_deadline_s: float = 60.0
     graceful_s: int = 30
@@ -197,6 +205,10 @@ def _header_name(text: str) -> str:
     return text
 
 
+def _exit_policy(text: str) -> ExitPolicy:
+    return ExitPolicy(_one_of(*(policy.value for policy in ExitPolicy))(text))
+
+
 def _id_prefix(text: str) -> str:
     if len(text) > _ID_PREFIX_MAX or not re.fullmatch(r"[A-Za-z0-9._~-]*", text):
         raise ValueError("expected at most 64 characters of A-Z a-z 0-9 . _ ~ -")
@@ -214,6 +226,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "routing_replay": _flag,
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
+    "on_shard_exit": _exit_policy,
     "timeout_s": _whole(2, 86400),
     "boot_deadline_s": _seconds(1, 86400),
     "graceful_s": _whole(1, 86400),

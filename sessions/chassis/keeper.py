@@ -37,6 +37,7 @@ from sessions.chassis.refusals import REFUSED_SIGNALS
 from sessions.chassis.verdicts import Death, ExitCode, Verdict, judge
 from sessions.chassis.worker import STOP_SIGNALS, GroupWorker
 from sessions.lending.board import Phase
+from sessions.settings import ExitPolicy
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -179,14 +180,34 @@ class Keeper:
         self._stock_reap()
 
     def _on_end(self, worker: GroupWorker, status: int | None) -> None:
+        if self._halt_code or self._phase(worker) is Phase.DEAD:
+            return  # it is one of those that were killed, or buried already
         verdict = self._verdict(worker, status)
-        if self._halt_code:
-            return  # it is only one of those that were killed
         if not self._stops:
+            if self._may_go_on(worker):
+                self._bury(worker, verdict)
+                return
             self._fall(worker, verdict)
         if verdict.code is ExitCode.NOT_DRAINED:
             self._has_cut = True
             _logger.error("did not drain: %s", verdict.sentence)
+
+    def _may_go_on(self, dead: GroupWorker) -> bool:
+        """Whether the policy lets the group go on: a shard died, and another one serves."""
+        if self._group.settings.on_shard_exit is not ExitPolicy.CONTINUE:
+            return False
+        others = [worker for worker in self._members() if worker is not dead]
+        return (
+            dead.member.role is Role.SHARD
+            and self._serves(dead)
+            and any(w.member.role is Role.SHARD and self._serves(w) for w in others)
+        )
+
+    def _bury(self, dead: GroupWorker, verdict: Verdict) -> None:
+        """One shard less, and none in its place: gunicorn must not wish for another."""
+        self._group.board.set_phase(dead.member.row, Phase.DEAD, int(dead.pid))
+        self._server.num_workers -= 1
+        _logger.error("%s; the group goes on without it", verdict.sentence)
 
     def _fall(self, dead: GroupWorker, verdict: Verdict) -> NoReturn:
         """The group goes down because of one death."""
@@ -220,7 +241,7 @@ class Keeper:
 
     def _verdict(self, worker: GroupWorker, status: int | None) -> Verdict:
         settings = self._group.settings
-        phase = self._group.board.read_row(worker.member.row).phase
+        phase = self._phase(worker)
         age_s = time.monotonic() - worker.forked_s
         limit_s = settings.timeout_s if phase >= Phase.READY else settings.boot_deadline_s
         has_overrun = worker.aborted if phase >= Phase.READY else age_s >= limit_s
@@ -237,7 +258,10 @@ class Keeper:
         )
 
     def _serves(self, worker: GroupWorker) -> bool:
-        return self._group.board.read_row(worker.member.row).phase >= Phase.READY
+        return Phase.READY <= self._phase(worker) < Phase.DEAD
+
+    def _phase(self, worker: GroupWorker) -> Phase:
+        return self._group.board.read_row(worker.member.row).phase
 
     def _members(self) -> list[GroupWorker]:
         workers: Iterable[Worker] = self._server.WORKERS.values()

@@ -31,6 +31,7 @@ class Phase(enum.IntEnum):
     READY = 2
     DRAINING = 3
     DRAINED = 4
+    DEAD = 5  # written by the arbiter: the group goes on without the member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

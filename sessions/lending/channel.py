@@ -111,6 +111,12 @@ class Channel:
             if not self._receive():
                 self._end()
 
+    def undelivered(self) -> list[Message]:
+        """Messages that never left, oldest first; of use once the peer is dead (rule 20)."""
+        decoder = Decoder()
+        decoded = [decoder.feed(item.datagram) for item in self._queue]
+        return [message for message in decoded if message is not None]
+
     def close(self) -> None:
         """Stop, forget the queue and close the socket; `on_end` is not called any more."""
         self._stop()

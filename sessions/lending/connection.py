@@ -181,6 +181,14 @@ class Connection(asyncio.Protocol):
         """Repeat a loan that a shard refused; the slot is in HEAD."""
         self._front.dispatcher.lend(self, shard, head, payload)
 
+    def go_on(self, unread: bytes) -> None:
+        """Read on after the death of a shard; the slot is in HEAD.
+
+        Args:
+            unread: A request that no shard got to see, or nothing when its reply was whole.
+        """
+        self._wait_for_head(unread)
+
     def answer_refused(self, error: ClientVisibleError, head: Head, payload: bytes) -> None:
         """Answer a request that no shard executed; the slot is in HEAD."""
         self._buffer = payload

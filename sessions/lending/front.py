@@ -21,7 +21,7 @@ from sessions.lending.group import Group
 from sessions.lending.probes import is_probe, probe_reply
 from sessions.lending.slots import SlotTable
 from sessions.lending.waiting import wait_until
-from sessions.routing.kinds import ROLLOUT
+from sessions.routing.kinds import ROLLOUT, Named
 from sessions.routing.naming import name_of
 from sessions.wire.head import Head
 from sessions.wire.replies import render_error
@@ -95,8 +95,15 @@ class Front:
         Raises:
             ClientVisibleError: The request names its session wrongly, or nobody can serve it.
         """
-        named = name_of(KINDS, head.path.decode("latin-1"), head.header)
-        return self.dispatcher.choose(named)
+        return self.dispatcher.choose(self.name_in(head))
+
+    def name_in(self, head: Head) -> Named | None:
+        """The session that a request names, or None.
+
+        Raises:
+            BadSessionIdError: What stands in a session's place is no id.
+        """
+        return name_of(KINDS, head.path.decode("latin-1"), head.header)
 
     def _protocol(self) -> asyncio.Protocol:
         if self.slots.has_free:

@@ -29,6 +29,7 @@ class GroupState(enum.Enum):
 
     STARTING = "starting"
     OK = "ok"
+    DEGRADED = "degraded"  # a shard is dead and the group goes on without it
     STALE = "stale"  # a shard's loop does not beat
     DRAINING = "draining"
     DYING = "dying"
@@ -45,9 +46,10 @@ def group_state(group: Group) -> GroupState:
     members = [*rows, board.read_row(ROUTER_ROW)] if group.settings.has_router else rows
     if any(row.phase < Phase.READY for row in members):
         return GroupState.STARTING
-    if any(row.beat_age_s > STALE_BEAT_S for row in rows):
+    alive = [row for row in rows if row.phase is not Phase.DEAD]
+    if any(row.beat_age_s > STALE_BEAT_S for row in alive):
         return GroupState.STALE
-    return GroupState.OK
+    return GroupState.OK if len(alive) == len(rows) else GroupState.DEGRADED
 
 
 def is_probe(path: bytes) -> bool:
@@ -65,7 +67,7 @@ def probe_reply(path: bytes, group: Group) -> tuple[int, bytes]:
     if path == b"/livez":
         return 200, _compact({"status": "ok"})
     state = group_state(group)
-    status = 200 if state is GroupState.OK else 503
+    status = 200 if state in (GroupState.OK, GroupState.DEGRADED) else 503
     if path == b"/readyz":
         return status, _compact({"status": state.value})
     return status, _compact(_health(group, state))

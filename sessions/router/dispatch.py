@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sessions.errors import GroupDyingError, LocalProtocolError, NotReadyError, OverloadedError
+from sessions.errors import (
+    GroupDyingError,
+    LocalProtocolError,
+    NotReadyError,
+    OverloadedError,
+    ShardDiedError,
+    ShardGoneError,
+)
 from sessions.lending.connection import Connection
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.router.shards import Loan, ShardLink, least_loaded
@@ -33,6 +40,7 @@ class Dispatch:
         self.cause = ""
         self._shards = shards
         self._ready: list[ShardLink] = []  # every link by index, once all said HELLO
+        self._alive: list[ShardLink] = []  # those of them that live
         self._is_draining = False
 
     @property
@@ -56,6 +64,18 @@ class Dispatch:
         self.links[link.index] = link
         if len(self.links) == self._shards:
             self._ready = [self.links[index] for index in range(self._shards)]
+            self._alive = list(self._ready)
+
+    def bury(self, link: ShardLink) -> None:
+        """A shard died and the group goes on without it: its sessions are gone."""
+        link.is_alive = False
+        link.channel.close()
+        self._alive = [other for other in self._alive if other.is_alive]
+
+    @property
+    def alive_count(self) -> int:
+        """Shards that serve."""
+        return len(self._alive)
 
     def close(self) -> None:
         """Take no further request."""
@@ -76,6 +96,7 @@ class Dispatch:
             GroupDyingError: A member died.
             NotReadyError: The group is starting or draining.
             OverloadedError: The owner is too far behind with its messages.
+            ShardGoneError: The owner died, and the group goes on without it.
         """
         if self.cause:
             raise dying_error(self.cause)
@@ -84,10 +105,14 @@ class Dispatch:
         if not self._ready:
             raise NotReadyError("the server is starting, try again soon")
         if named is None:
-            link = least_loaded(self._ready)
+            link = least_loaded(
+                [n for n in self._alive if not n.channel.is_over_limit] or self._alive
+            )
             link.newcomers += 1
         else:
             link = self._ready[owner_of(named.key, self._shards)]
+            if not link.is_alive:
+                raise gone_error(link)
         if link.channel.is_over_limit:
             raise OverloadedError(f"shard {link.index} is behind with its messages, try again soon")
         return link.index
@@ -143,6 +168,18 @@ class Dispatch:
             return
         error = OverloadedError(f"shard {link.index} has no file descriptor left, try again soon")
         connection.answer_refused(error, loan.head, message.payload)
+
+
+def gone_error(link: ShardLink) -> ShardGoneError:
+    """The answer for a session of a shard that died while the group goes on."""
+    return ShardGoneError(
+        f"this session is no longer running: shard {link.index} (pid {link.pid}) that held it died"
+    )
+
+
+def died_error(link: ShardLink) -> ShardDiedError:
+    """The answer for a request without a session that a shard left unanswered."""
+    return ShardDiedError(f"shard {link.index} (pid {link.pid}) died while it served this request")
 
 
 def dying_error(cause: str) -> GroupDyingError:

@@ -17,12 +17,11 @@ import select
 import signal
 from typing import Final
 
-from sessions.lending.cells import Cells
 from sessions.lending.front import Front
 from sessions.lending.group import Group
-from sessions.lending.slots import SlotEvent
 from sessions.lending.waiting import wait_until
 from sessions.router.dispatch import Dispatch, dying_error
+from sessions.router.judgement import judge_for_halt
 from sessions.router.shards import ShardLink
 
 logger = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead:
     for link in dispatch.links.values():
         link.channel.read_to_end()
     for link in dispatch.links.values():
-        _judge(link, front, group.cells, dispatch.cause)
+        judge_for_halt(link, front, group.cells, lambda: dying_error(dispatch.cause))
     await wait_until(lambda: not front.connections, limit_s=FLUSH_WAIT_S, poll_s=_POLL_S)
 
 
@@ -63,16 +62,3 @@ def _kill(link: ShardLink) -> None:
     poll = select.poll()
     poll.register(link.pidfd, select.POLLIN)
     poll.poll(_DEATH_WAIT_MS)
-
-
-def _judge(link: ShardLink, front: Front, cells: Cells, cause: str) -> None:
-    for connection in list(front.connections):
-        slot = connection.slot
-        event = slot.judge_death(link.index, cells.read(slot.number, slot.generation))
-        if event is SlotEvent.DIED_AWAITING:
-            connection.answer_dead(dying_error(cause), link.loans[slot.number].head)
-        elif event is SlotEvent.DIED_REPLYING:
-            connection.cut()
-        elif event is SlotEvent.DIED_COMPLETE:
-            connection.end()
-    link.loans.clear()

@@ -24,8 +24,10 @@ from sessions.lending.messages import Kind, Message
 from sessions.lending.ready import write_ready
 from sessions.lending.unix_listener import listen_unix
 from sessions.router.dispatch import Dispatch
+from sessions.router.judgement import judge_and_go_on
 from sessions.router.last_words import speak_last_words
 from sessions.router.shards import ShardLink
+from sessions.settings import ExitPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +133,22 @@ class _Router:
 
     def _on_death(self, link: ShardLink) -> None:
         self._loop.remove_reader(link.pidfd)
-        if self._death is None:
+        if self._death is not None:
+            return  # the group goes down already
+        if self._may_go_on():
+            link.channel.read_to_end()
+            logger.error("shard died, the group goes on shard=%d pid=%d", link.index, link.pid)
+            judge_and_go_on(link, self._front, self._group.cells, self._dispatch)
+        else:
             self._death = asyncio.create_task(self._die(link))
+
+    def _may_go_on(self) -> bool:
+        policy = self._group.settings.on_shard_exit
+        return (
+            policy is ExitPolicy.CONTINUE
+            and self._dispatch.is_ready
+            and self._dispatch.alive_count > 1
+        )
 
     async def _die(self, link: ShardLink) -> None:
         await speak_last_words(self._group, self._front, self._dispatch, link)

@@ -35,6 +35,7 @@ class ShardLink:
         pidfd: Readable when the shard is dead; owned by the link.
         channel: To it.
         loans: By slot number.
+        is_alive: Until its pidfd says otherwise.
         sessions: Open sessions as the board told at the last refresh.
         newcomers: Requests without a session sent there since.
     """
@@ -44,6 +45,7 @@ class ShardLink:
     pidfd: int
     channel: Channel
     loans: dict[int, Loan] = field(default_factory=dict)
+    is_alive: bool = True
     sessions: int = 0
     newcomers: int = 0
 

@@ -60,8 +60,8 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     has_ended = asyncio.Event()
     channel = Channel(loop, await _connect(group), loans.on_message, has_ended.set)
     loans.attach(channel)
-    channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))
     life.on_ready()
+    channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))  # last: the router is ready by it
     beats = asyncio.create_task(_beat(life, loaded, server))
     await has_ended.wait()
     if not group.board.draining:
