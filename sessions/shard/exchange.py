@@ -90,6 +90,7 @@ class Exchange(HttpToolsProtocol):
         self._is_request_begun = False
         self._is_request_parsed = False
         self._has_low_limit = False
+        self._keeps_with_body = False  # kept if the body comes, which a 100 was expected for
         self._leftover = b""
 
     # --- loans
@@ -107,6 +108,7 @@ class Exchange(HttpToolsProtocol):
         self.progress_at = self.loop.time()
         self.is_watched = False
         self._is_reply_whole = self._is_request_begun = self._is_request_parsed = False
+        self._keeps_with_body = False
         self._leftover = b""
         self._lent.begin_loan(generation)
         self.connections.add(self)
@@ -157,6 +159,7 @@ class Exchange(HttpToolsProtocol):
         """Take the connection's transport."""
         # uvloop's transport does not inherit from asyncio's.
         self._lent = self._lender.wrap(cast("asyncio.Transport", transport), self)
+        self._lent.on_interim = self._keep_after_all
         super().connection_made(self._lent)
         self.connections.discard(self)
         if self.loan is LoanState.GONE:
@@ -184,6 +187,7 @@ class Exchange(HttpToolsProtocol):
         super().data_received(data if taken == len(data) else data[:taken])
         if self._body.is_whole:
             self._lent.is_body_missing = False
+            self._keep_after_all()
             if not self._is_request_parsed:
                 # llhttp sees no end where the scanner does: trust neither.
                 self._fail(BadBodyError("the chunked body does not end where its chunks do"))
@@ -235,6 +239,8 @@ class Exchange(HttpToolsProtocol):
             elif name == b"transfer-encoding":
                 chunked = True
         self._body = RequestBody(content_length=content_length, chunked=chunked)
+        if self.parser.get_http_version() == "1.0":
+            self.expect_100_continue = False  # RFC 9110 section 10.1.1
         limit_bytes = self._lender.body_limit_bytes
         app = self.app
         if content_length > limit_bytes:
@@ -243,6 +249,10 @@ class Exchange(HttpToolsProtocol):
             super().on_headers_complete()
         finally:
             self.app = app
+        if self.expect_100_continue and not self._body.is_whole:
+            # The client may never send it: a final reply before a 100 ends the connection, and
+            # says so (lending rule 11).
+            self._keeps_with_body, self.cycle.keep_alive = self.cycle.keep_alive, False
         self.headers = []  # trailers come by the same callback and are no headers of the request
 
     def send_400_response(self, msg: str) -> None:
@@ -256,9 +266,6 @@ class Exchange(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not self._body.is_whole:
-            if self.expect_100_continue and not self._lent.sent_interim:
-                self.transport.close()  # the client may never send the body
-                return
             self.progress_at = self.loop.time()
             self.flow.resume_reading()
         self._give_back_if_over()
@@ -269,6 +276,11 @@ class Exchange(HttpToolsProtocol):
         self._leftover += data
         if len(self._leftover) > LEFTOVER_LIMIT_BYTES:
             self.flow.pause_reading()
+
+    def _keep_after_all(self) -> None:
+        """The body came or will come, so the connection can go on unless the reply says no."""
+        if self._keeps_with_body and not self._lent.has_replied:
+            self._keeps_with_body, self.cycle.keep_alive = False, True
 
     def _give_back_if_over(self) -> None:
         if not (self._is_reply_whole and self._body.is_whole and self.loan is LoanState.LENT):

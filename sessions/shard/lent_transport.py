@@ -1,6 +1,6 @@
 """What uvicorn takes for its transport while a connection is lent.
 
-It marks the state cell before the first byte of a final reply head (lending rule 16), notes an
+It marks the state cell before the first byte of a final reply head (lending rule 16), tells of an
 interim 100, and starts to read the client's socket only when there is something to read for:
 body bytes that are still missing, or a client that may have gone while the application works,
 which is looked after from the second sweep on. So an exchange whose request came whole with the
@@ -25,7 +25,7 @@ class LentTransport(asyncio.Transport):
     """A stream transport that belongs to another process's client connection.
 
     Attributes:
-        sent_interim: Whether a 1xx was written in this loan.
+        on_interim: Called when a 1xx was written; the exchange sets it.
         is_body_missing: Whether body bytes are still to come; the exchange tells.
     """
 
@@ -46,7 +46,7 @@ class LentTransport(asyncio.Transport):
         self._is_reading = True
         self._is_started = False
         self._wants_input = True
-        self.sent_interim = False
+        self.on_interim: Callable[[], None] = _do_nothing
         self.is_body_missing = False
         self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]  # speed
         self.get_write_buffer_size = transport.get_write_buffer_size  # type: ignore[method-assign]
@@ -60,7 +60,6 @@ class LentTransport(asyncio.Transport):
         """A new exchange starts."""
         self._generation = generation
         self._awaits_final_head = True
-        self.sent_interim = False
 
     def mark_complete(self) -> None:
         """Every byte of the reply is out and the request was read to its end."""
@@ -70,7 +69,7 @@ class LentTransport(asyncio.Transport):
         """Write reply bytes, marking the cell before the first of a final head."""
         if self._awaits_final_head:
             if bytes(data[:10]) == b"HTTP/1.1 1":
-                self.sent_interim = True
+                self.on_interim()
             else:
                 self._awaits_final_head = False
                 self._cells.mark(self._slot, self._generation, CellState.REPLYING)
@@ -197,3 +196,7 @@ class HouseTransport(LentTransport):
     def hand_over(self) -> None:
         """The loan is closed: the connection's own process reads on, to its end."""
         self.resume_reading()
+
+
+def _do_nothing() -> None:
+    pass
