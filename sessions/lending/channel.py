@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
 import os
 import socket
@@ -43,6 +44,7 @@ class _Queued:
 
     datagram: bytes
     descriptor: int | None
+    begins: bool  # a message, rather than going on with one
 
 
 class Channel:
@@ -100,9 +102,10 @@ class Channel:
             and self._send_datagram(datagrams[0], descriptor)
         ):
             return
-        for part in datagrams[:-1]:
-            self._enqueue(_Queued(datagram=part, descriptor=None))
-        self._enqueue(_Queued(datagram=datagrams[-1], descriptor=_duplicate_of(descriptor)))
+        for part in datagrams:
+            is_last = part is datagrams[-1]
+            copy = _duplicate_of(descriptor) if is_last else None
+            self._enqueue(_Queued(datagram=part, descriptor=copy, begins=part is datagrams[0]))
         self._flush()
 
     def read_to_end(self) -> None:
@@ -112,9 +115,10 @@ class Channel:
                 self._end()
 
     def undelivered(self) -> list[Message]:
-        """Messages that never left, oldest first; of use once the peer is dead (rule 20)."""
+        """Messages of which nothing left, oldest first; of use once the peer is dead (rule 20)."""
+        whole = itertools.dropwhile(lambda item: not item.begins, self._queue)
         decoder = Decoder()
-        decoded = [decoder.feed(item.datagram) for item in self._queue]
+        decoded = [decoder.feed(item.datagram) for item in whole]
         return [message for message in decoded if message is not None]
 
     def close(self) -> None:
