@@ -8,16 +8,15 @@ import errno
 import itertools
 import os
 import resource
-import socket
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from sessions.errors import LocalProtocolError
 from sessions.lending import channel as channel_module
-from sessions.lending.channel import QUEUE_LIMIT_BYTES, Channel
-from sessions.lending.messages import MAX_BYTES, PAYLOAD_BYTES, Decoder, Kind, Message, encode
+from sessions.lending.channel import QUEUE_LIMIT_BYTES
+from sessions.lending.messages import MAX_BYTES, PAYLOAD_BYTES, Message, encode
+from tests.support.channels import Pair, numbered, open_pair
 from tests.support.loops import BOTH_LOOPS, Backend, caught_in_callbacks, open_descriptors, turn
 from tests.support.waiting import wait_until_async
 
@@ -31,122 +30,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     return backend
 
 
-class End:
-    """A channel and all that came out of it."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.messages: list[Message] = []
-        self.descriptors: list[int | None] = []
-        self.ends = 0
-        loop = asyncio.get_running_loop()
-        self.channel = Channel(loop, sock, self._on_message, self._on_end)
-
-    def _on_message(self, message: Message, descriptor: int | None) -> None:
-        assert not self.ends
-        self.messages.append(message)
-        self.descriptors.append(descriptor)
-
-    def _on_end(self) -> None:
-        self.ends += 1
-
-    def close(self) -> None:
-        self.channel.close()
-        for descriptor in self.descriptors:
-            if descriptor is not None:
-                os.close(descriptor)
-
-
-class ScriptedSocket(socket.socket):
-    """A real socket whose next sends or receives fail as scripted."""
-
-    def __init__(self, real: socket.socket) -> None:
-        super().__init__(fileno=real.detach())
-        self.send_faults: deque[int] = deque()
-        self.receive_faults: deque[int] = deque()
-        self.sends = 0
-
-    def send(self, *args: object) -> int:
-        self._fail_as_scripted()
-        return super().send(*args)  # type: ignore[arg-type]
-
-    def sendmsg(self, *args: object) -> int:
-        self._fail_as_scripted()
-        return super().sendmsg(*args)  # type: ignore[arg-type]
-
-    def recvmsg(self, *args: object) -> object:  # type: ignore[override]
-        if self.receive_faults:
-            fault = self.receive_faults.popleft()
-            raise OSError(fault, os.strerror(fault))
-        return super().recvmsg(*args)  # type: ignore[arg-type]
-
-    def _fail_as_scripted(self) -> None:
-        self.sends += 1
-        if self.send_faults:
-            fault = self.send_faults.popleft()
-            raise OSError(fault, os.strerror(fault))
-
-
-class Pair:
-    """Our end, a channel, and the peer's socket, which the test reads and writes by hand."""
-
-    def __init__(self) -> None:
-        ours, self.peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.peer.settimeout(0)
-        self.sock = ScriptedSocket(ours)
-        self.end = End(self.sock)
-        self.peer_ends: list[End] = []
-        self.channel = self.end.channel
-
-    def peer_end(self) -> End:
-        """Give the peer's socket a channel of its own."""
-        end = End(self.peer)
-        self.peer_ends.append(end)
-        return end
-
-    def fill(self) -> int:
-        """Send until the kernel takes no more; says how many messages that took."""
-        count = 0
-        while not self.channel._queue:
-            self.channel.send(numbered(count, PAYLOAD_BYTES))
-            count += 1
-        return count
-
-    def read_peer(self) -> list[Message]:
-        """Everything that waits at the peer now."""
-        decoder, found = Decoder(), []
-        with contextlib.suppress(BlockingIOError):
-            while datagram := self.peer.recv(MAX_BYTES):
-                message = decoder.feed(datagram)
-                if message is not None:
-                    found.append(message)
-        return found
-
-    async def read_peer_until(self, count: int) -> list[Message]:
-        """Read at the peer until so many messages came."""
-        found: list[Message] = []
-
-        def has_all() -> bool:
-            found.extend(self.read_peer())
-            return len(found) >= count
-
-        await wait_until_async(has_all, f"{count} messages at the peer")
-        return found
-
-
-def numbered(number: int, size: int = 0) -> Message:
-    return Message(Kind.BACK, 1, number, 0, 1, bytes(size))
-
-
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
-    before = open_descriptors()
-    made = Pair()
-    yield made
-    made.end.close()
-    for end in made.peer_ends:
-        end.close()
-    made.peer.close()
-    assert open_descriptors() == before, "a descriptor is left open"
+    async with open_pair() as made:
+        yield made
 
 
 @pytest.fixture
@@ -445,6 +332,27 @@ async def test_a_reset_in_normal_reading_does_not_hide_what_follows(pair: Pair) 
     pair.peer.close()
     await wait_until_async(lambda: pair.end.ends > 0, "the end")
     assert pair.end.messages == [numbered(1)]
+
+
+async def test_what_never_left_can_be_told_whole_and_in_order(pair: Pair) -> None:
+    count = pair.fill()
+    pair.channel.send(numbered(count, 3 * PAYLOAD_BYTES))
+    pair.channel.send(numbered(count + 1))
+    assert [message.slot for message in pair.channel.undelivered()] == [
+        count - 1,
+        count,
+        count + 1,
+    ]
+    assert pair.channel.undelivered()[1] == numbered(count, 3 * PAYLOAD_BYTES)
+    assert len(pair.channel._queue) == 5, "telling takes nothing away"
+
+
+async def test_a_message_of_which_a_part_has_left_is_not_undelivered(pair: Pair) -> None:
+    """What is left of it would be taken for a request of its own."""
+    pair.channel.send(numbered(1, 40 * PAYLOAD_BYTES))
+    pair.channel.send(numbered(2))
+    assert 1 < len(pair.channel._queue) < 41, "some parts have left and some have not"
+    assert pair.channel.undelivered() == [numbered(2)]
 
 
 async def test_a_part_without_its_closing_message_is_not_delivered(pair: Pair) -> None:

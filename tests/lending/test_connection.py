@@ -1,4 +1,4 @@
-"""A client connection at a real front on both loops: heads, local answers, loans, and its end."""
+"""A client connection at a real front on both loops: heads, local answers and loans."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import socket
 
 import pytest
 
-from sessions.errors import BadSessionIdError, GroupDyingError, NotReadyError, OverloadedError
-from sessions.lending.cells import CellState
-from sessions.lending.connection import LINGER_QUIET_S, LINGER_TOTAL_S, Connection
+from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError
 from sessions.lending.group import Group
-from sessions.lending.slots import SlotEvent, SlotState
-from tests.support.fronts import FrontStage, open_front
+from sessions.lending.slots import SlotState
+from tests.support.fronts import FrontStage, error_code_of, open_front
 from tests.support.loops import BOTH_LOOPS, Backend, turn
-from tests.support.raw import AsyncRawConnection, request_bytes
-from tests.support.replies import Reply
+from tests.support.raw import request_bytes
 from tests.support.waiting import wait_until_async
 
 LIVE = request_bytes("GET", "/livez")
@@ -29,23 +26,6 @@ POST = request_bytes("POST", "/sessions/a/x", body=b"hello")
 def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     backend: Backend = request.param
     return backend
-
-
-def code_of(reply: Reply) -> str:
-    """The error code of a reply in the one error shape."""
-    return reply.body.partition(b'"code":"')[2].partition(b'"')[0].decode()
-
-
-async def the_connection(stage: FrontStage) -> Connection:
-    await wait_until_async(lambda: len(stage.front.connections) == 1, "one connection")
-    return next(iter(stage.front.connections))
-
-
-async def lent(stage: FrontStage, request: bytes = ASK) -> tuple[AsyncRawConnection, Connection]:
-    """A client whose connection is lent to shard 0."""
-    client = await stage.connect()
-    await client.send(request)
-    return client, (await stage.loan()).connection
 
 
 # --- heads
@@ -63,7 +43,7 @@ async def test_a_head_in_single_bytes_is_lent_once_and_whole(stage: FrontStage) 
 @pytest.mark.parametrize("cut", [1, 10, len(POST) - 9, len(POST) - 6, len(POST) - 5, len(POST)])
 async def test_a_loan_carries_the_head_and_what_came_with_it(stage: FrontStage, cut: int) -> None:
     client = await stage.connect()
-    connection = await the_connection(stage)
+    connection = await stage.connection()
     await client.send(POST[:cut])
     await wait_until_async(
         lambda: bool(connection._buffer or stage.dispatcher.loans), "the first piece"
@@ -91,7 +71,7 @@ async def test_a_lone_carriage_return_waits_for_what_follows(
 ) -> None:
     client = await stage.connect()
     await client.send(start)
-    connection = await the_connection(stage)
+    connection = await stage.connection()
     await wait_until_async(lambda: connection._buffer == b"\r", "the carriage return")
     await client.send(b"\n" + LIVE)
     assert (await client.read_reply()).status == 200
@@ -118,7 +98,7 @@ async def test_a_bad_head_is_answered_and_ends_the_connection(
 ) -> None:
     client = await stage.connect()
     reply = await client.ask(sent)
-    assert (reply.status, code_of(reply)) == (status, code)
+    assert (reply.status, error_code_of(reply)) == (status, code)
     name, options = reply.headers[-1]
     assert (name, options.split(", ")[0]) == ("connection", "close")
     assert await client.read_to_end() == b""
@@ -144,7 +124,7 @@ async def test_an_upgrade_header_is_renamed_before_it_is_lent(stage: FrontStage)
     upgrading = request_bytes(
         "POST", "/x", [("Connection", "Upgrade"), ("Upgrade", "h2c")], b"GET /evil"
     )
-    await lent(stage, upgrading)
+    await stage.lent(upgrading)
     assert stage.dispatcher.loans[0].payload == upgrading.replace(b"Upgrade: h", b"x-noupg: h")
 
 
@@ -218,7 +198,11 @@ async def test_a_request_that_nobody_serves_is_answered_and_the_connection_goes_
     stage.dispatcher.refusal = NotReadyError("starting")
     client = await stage.connect()
     reply = await client.ask(ASK)
-    assert (reply.status, code_of(reply), reply.header("retry-after")) == (503, "not_ready", "1")
+    assert (reply.status, error_code_of(reply), reply.header("retry-after")) == (
+        503,
+        "not_ready",
+        "1",
+    )
     assert reply.header("connection") is None
     stage.dispatcher.refusal = None
     await client.send(ASK)
@@ -236,7 +220,7 @@ async def test_a_refused_request_with_a_body_ends_the_connection(stage: FrontSta
 async def test_a_short_head_behind_a_long_one_in_pieces_is_seen(stage: FrontStage) -> None:
     long = request_bytes("GET", "/livez", [("Padding", "p" * 1000)])
     client = await stage.connect()
-    connection = await the_connection(stage)
+    connection = await stage.connection()
     await client.send(long[:-1])
     await wait_until_async(lambda: bool(connection._buffer), "the first piece")
     await client.send(long[-1:] + LIVE)
@@ -246,7 +230,10 @@ async def test_a_short_head_behind_a_long_one_in_pieces_is_seen(stage: FrontStag
 async def test_a_bad_session_id_is_answered_here(stage: FrontStage) -> None:
     client = await stage.connect()
     reply = await client.ask(request_bytes("GET", "/sessions/a%20b/x"))
-    assert (reply.status, code_of(reply)) == (BadSessionIdError.status, BadSessionIdError.code)
+    assert (reply.status, error_code_of(reply)) == (
+        BadSessionIdError.status,
+        BadSessionIdError.code,
+    )
     assert not stage.dispatcher.named
 
 
@@ -257,7 +244,7 @@ async def test_a_local_answer_leaves_before_the_request_behind_it_is_lent(group:
         count = 400
         probe = request_bytes("GET", "/healthz")
         sending = asyncio.create_task(client.send(probe * count + ASK))
-        connection = await the_connection(stage)
+        connection = await stage.connection()
         await wait_until_async(lambda: not connection.is_flushed, "a reply that does not leave")
         await turn(20)
         assert not connection.is_flushed
@@ -276,7 +263,7 @@ async def test_a_local_answer_leaves_before_the_request_behind_it_is_lent(group:
 async def test_reading_goes_on_when_a_reply_that_waited_has_left(group: Group) -> None:
     async with open_front(group, send_buffer_bytes=4608) as stage:
         client = await stage.connect(receive_buffer_bytes=4608)
-        connection = await the_connection(stage)
+        connection = await stage.connection()
         count = 0
         while connection.is_flushed:
             await client.send(LIVE)
@@ -305,7 +292,7 @@ async def test_many_pipelined_answers_do_not_nest(stage: FrontStage) -> None:
 
 async def test_nothing_is_read_here_while_a_shard_has_the_connection(stage: FrontStage) -> None:
     """Rule 1; the bytes are still in the kernel for the shard."""
-    client, connection = await lent(stage)
+    client, connection = await stage.lent(ASK)
     shard_end = socket.socket(fileno=os.dup(connection.descriptor))
     assert connection._buffer == b"", "what was lent is not kept"
     with shard_end:
@@ -319,7 +306,7 @@ async def test_nothing_is_read_here_while_a_shard_has_the_connection(stage: Fron
 
 
 async def test_only_the_first_loan_to_a_shard_goes_with_the_descriptor(stage: FrontStage) -> None:
-    client, connection = await lent(stage)
+    client, connection = await stage.lent(ASK)
     for number, owner in ((1, 0), (2, 1), (3, 0), (4, 1)):
         connection.take_back(stage.dispatcher.loans[-1].shard, b"", kept=True)
         stage.dispatcher.owner = owner
@@ -336,7 +323,7 @@ async def test_only_the_first_loan_to_a_shard_goes_with_the_descriptor(stage: Fr
 
 @pytest.mark.parametrize("cut", [0, 1, len(ASK) - 1, len(ASK)])
 async def test_what_follows_an_exchange_begins_the_next(stage: FrontStage, cut: int) -> None:
-    client, connection = await lent(stage)
+    client, connection = await stage.lent(ASK)
     connection.take_back(0, ASK[:cut], kept=True)
     await client.send(ASK[cut:] + LIVE)
     loan = await stage.loan(1)
@@ -346,7 +333,7 @@ async def test_what_follows_an_exchange_begins_the_next(stage: FrontStage, cut: 
 
 
 async def test_a_long_row_of_leftovers_does_not_nest(stage: FrontStage) -> None:
-    client, connection = await lent(stage, ASK)
+    client, connection = await stage.lent(ASK)
     row = LIVE * 1000 + ASK
     connection.take_back(0, row, kept=True)
     for _ in range(1000):
@@ -356,7 +343,7 @@ async def test_a_long_row_of_leftovers_does_not_nest(stage: FrontStage) -> None:
 
 async def test_a_lost_loan_ends_the_connection_although_a_copy_is_open(stage: FrontStage) -> None:
     """Rule 17: a shutdown reaches the client while a parked copy keeps the connection open."""
-    client, connection = await lent(stage)
+    client, connection = await stage.lent(ASK)
     copy = os.dup(connection.descriptor)
     try:
         connection.take_back(0, b"", kept=False)
@@ -369,14 +356,14 @@ async def test_a_lost_loan_ends_the_connection_although_a_copy_is_open(stage: Fr
 
 
 async def test_a_lost_loan_of_a_client_that_reset_is_no_error(stage: FrontStage) -> None:
-    client, connection = await lent(stage)
+    client, connection = await stage.lent(ASK)
     client.reset()
     connection.take_back(0, b"", kept=False)
     await stage.wait_empty()
 
 
 async def test_a_refused_loan_is_repeated_with_the_descriptor(stage: FrontStage) -> None:
-    _client, connection = await lent(stage)
+    _client, connection = await stage.lent(ASK)
     connection.slot.take_refusal(0)
     connection.lend_again(stage.dispatcher.loans[0].head, 0, ASK)
     again = await stage.loan(1)
@@ -387,11 +374,11 @@ async def test_a_refused_loan_is_repeated_with_the_descriptor(stage: FrontStage)
 async def test_a_loan_that_nobody_executed_is_answered_and_the_next_request_served(
     stage: FrontStage,
 ) -> None:
-    client, connection = await lent(stage)
+    client, connection = await stage.lent(ASK)
     connection.slot.take_refusal(0)
     loan = stage.dispatcher.loans[0]
     connection.answer_refused(OverloadedError("no descriptor"), loan.head, ASK + LIVE)
-    assert code_of(await client.read_reply()) == "overloaded"
+    assert error_code_of(await client.read_reply()) == "overloaded"
     assert (await client.read_reply()).body == b'{"status":"ok"}'
     assert (await client.ask(READY)).status == 200
 
@@ -399,302 +386,10 @@ async def test_a_loan_that_nobody_executed_is_answered_and_the_next_request_serv
 async def test_a_loan_with_a_body_that_nobody_executed_ends_the_connection(
     stage: FrontStage,
 ) -> None:
-    client, connection = await lent(stage, POST)
+    client, connection = await stage.lent(POST)
     connection.slot.take_refusal(0)
     loan = stage.dispatcher.loans[0]
     connection.answer_refused(OverloadedError("no descriptor"), loan.head, POST + LIVE)
     reply = await client.read_reply()
     assert (reply.status, reply.header("connection")) == (503, "close")
-    assert await client.read_to_end() == b""
-
-
-# --- ends
-
-
-async def test_a_reply_reaches_a_client_that_is_still_sending(stage: FrontStage) -> None:
-    """Rule 17: closing at once would answer its bytes with a reset, which eats the reply."""
-    client = await stage.connect()
-    body_bytes = 8 << 20
-    head = request_bytes("POST", "/livez", [("Content-Length", str(body_bytes))]).replace(
-        b"Content-Length: 0\r\n", b""
-    )
-    stage.dispatcher.refusal = NotReadyError("starting")
-    await client.send(head)
-    await client.send(bytes(body_bytes), piece_bytes=65536)
-    assert (await client.read_reply()).status == 503
-    assert await client.read_to_end() == b""
-
-
-async def test_an_ended_connection_is_closed_when_its_client_is_quiet(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.ask(request_bytes("GET", "/livez", [("Connection", "close")]) + b"more")
-    connection = await the_connection(stage)
-    assert connection._buffer == b"", "nothing is kept any more"
-    await stage.pass_time(LINGER_QUIET_S - 0.1)
-    await client.send(b"more")
-    await wait_until_async(
-        lambda: connection.deadline == stage.clock.now + LINGER_QUIET_S, "a later deadline"
-    )
-    await stage.pass_time(LINGER_QUIET_S - 0.1)
-    assert stage.front.connections
-    await stage.pass_time(0.2)
-    await stage.wait_empty()
-
-
-async def test_an_ended_connection_is_closed_although_its_client_never_stops(
-    stage: FrontStage,
-) -> None:
-    client = await stage.connect()
-    await client.ask(request_bytes("GET", "/livez", [("Connection", "close")]))
-    connection = await the_connection(stage)
-    end = stage.clock.now + LINGER_TOTAL_S
-    while connection.deadline < end:
-        before = connection.deadline
-        await stage.pass_time(LINGER_QUIET_S - 0.5)
-        await client.send(b"more")
-        await wait_until_async(lambda last=before: connection.deadline > last, "a later deadline")  # type: ignore[misc]
-    await client.send(b"more")
-    await turn(20)
-    assert connection.deadline == end
-    await stage.pass_time(end - stage.clock.now)
-    await stage.wait_empty()
-
-
-async def test_closing_tells_every_holder_before_the_number_is_free(stage: FrontStage) -> None:
-    client, connection = await lent(stage)
-    connection.take_back(0, b"", kept=True)
-    stage.dispatcher.owner = 2
-    await client.send(ASK)
-    await stage.loan(1)
-    connection.take_back(2, b"", kept=True)
-    client.close()
-    await stage.wait_empty()
-    assert stage.dispatcher.released == [(connection.slot.number, [0, 2])]
-    assert stage.dispatcher.forgotten == [connection]
-    assert connection.slot.state is SlotState.CLOSED
-    other = await stage.connect()
-    await other.send(ASK)
-    again = await stage.loan(2)
-    assert again.connection.slot.number == connection.slot.number
-    assert again.connection.slot.generation == 3
-    assert again.needs_descriptor
-
-
-async def test_a_connection_that_is_lost_while_it_is_lent_is_released(stage: FrontStage) -> None:
-    _client, connection = await lent(stage)
-    connection.transport.abort()
-    await stage.wait_empty()
-    assert stage.dispatcher.released == [(connection.slot.number, [0])]
-
-
-async def test_a_half_closed_client_gets_the_reply_that_is_written(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.send(LIVE)
-    client.half_close()
-    assert (await client.read_reply()).status == 200
-    assert await client.read_to_end() == b""
-    await stage.wait_empty()
-
-
-async def test_a_client_that_leaves_in_the_middle_of_a_head_gets_nothing(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.send(ASK[:-1])
-    client.half_close()
-    assert await client.read_to_end() == b""
-    await stage.wait_empty()
-    assert not stage.dispatcher.loans
-
-
-# --- time
-
-
-async def test_a_head_that_does_not_end_in_time_gets_408(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.send(b"G")
-    connection = await the_connection(stage)
-    await wait_until_async(lambda: bool(connection._buffer), "the first byte")
-    await stage.pass_time(14.9)
-    await client.send(b"ET")
-    await wait_until_async(lambda: connection._buffer == b"GET", "the next bytes")
-    assert stage.front.connections
-    await stage.pass_time(0.2)
-    reply = await client.read_reply()
-    assert (reply.status, code_of(reply)) == (408, "head_timeout")
-    assert reply.headers[-1] == ("connection", "close")
-    assert await client.read_to_end() == b""
-
-
-@pytest.mark.parametrize("before", [b"", LIVE, b"\r\n"], ids=["new", "served", "crlf"])
-async def test_an_idle_connection_is_closed_in_silence(stage: FrontStage, before: bytes) -> None:
-    client = await stage.connect()
-    connection = await the_connection(stage)
-    if before:
-        await client.send(before)
-        await wait_until_async(lambda: connection.deadline > 0, "bytes")
-    if before == LIVE:
-        await client.read_reply()
-    await turn(20)
-    await stage.pass_time(74.9)
-    assert connection.slot.state is SlotState.HEAD
-    await stage.pass_time(0.2)
-    assert await client.read_to_end() == b""
-
-
-async def test_a_head_that_came_behind_another_has_the_time_of_a_head(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.send(LIVE + b"GET /slow")
-    await client.read_reply()
-    await stage.pass_time(15.1)
-    assert (await client.read_reply()).status == 408
-
-
-@pytest.mark.parametrize(("leftover", "limit_s"), [(b"", 75.0), (b"GE", 15.0)])
-async def test_a_connection_that_came_back_waits_anew(
-    stage: FrontStage, leftover: bytes, limit_s: float
-) -> None:
-    client, connection = await lent(stage)
-    await stage.pass_time(1000)
-    connection.take_back(0, leftover, kept=True)
-    await stage.pass_time(limit_s - 0.1)
-    assert connection.slot.state is SlotState.HEAD
-    await stage.pass_time(0.2)
-    if leftover:
-        assert (await client.read_reply()).status == 408
-    assert await client.read_to_end() == b""
-
-
-async def test_a_lent_connection_has_no_deadline_here(stage: FrontStage) -> None:
-    client, connection = await lent(stage)
-    idle = await stage.connect()
-    await wait_until_async(lambda: len(stage.front.connections) == 2, "the idle connection")
-    await stage.pass_time(1000)
-    assert connection.slot.state is SlotState.LENT
-    assert await idle.read_to_end() == b"", "the sweep went on to the others"
-    connection.take_back(0, b"", kept=True)
-    assert (await client.ask(LIVE)).status == 200
-
-
-@pytest.mark.parametrize("is_reading_at_last", [False, True])
-async def test_a_client_that_reads_nothing_is_ended_at_last(
-    group: Group, *, is_reading_at_last: bool
-) -> None:
-    async with open_front(group, send_buffer_bytes=4608) as stage:
-        client = await stage.connect(receive_buffer_bytes=4608)
-        sending = asyncio.create_task(client.send(request_bytes("GET", "/healthz") * 4000))
-        connection = await the_connection(stage)
-        await wait_until_async(lambda: not connection.is_flushed, "a reply that does not leave")
-        await stage.pass_time(75.1)
-        assert connection.slot.state is SlotState.ENDING
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        if is_reading_at_last:
-            rest = await client.read_to_end()
-            assert rest.count(b"HTTP/1.1 200 OK") == rest.count(b"HTTP/1.1 ") > 1, "no 408"
-        else:
-            await stage.pass_time(LINGER_QUIET_S)
-            await stage.wait_empty()
-
-
-# --- deaths
-
-
-async def test_a_client_whose_shard_died_gets_a_status_and_the_end(stage: FrontStage) -> None:
-    client, connection = await lent(stage)
-    copy = os.dup(connection.descriptor)
-    try:
-        event = connection.slot.judge_death(0, CellState.AWAITING)
-        assert event is SlotEvent.DIED_AWAITING
-        connection.answer_dead(GroupDyingError("shard 0 died"), stage.dispatcher.loans[0].head)
-        reply = await client.read_reply()
-        assert (reply.status, code_of(reply)) == (503, "group_dying")
-        assert reply.header("connection") == "close"
-        assert await client.read_to_end() == b""
-    finally:
-        os.close(copy)
-
-
-async def test_a_client_that_asked_by_head_gets_no_body_of_a_death(stage: FrontStage) -> None:
-    client, connection = await lent(stage, request_bytes("HEAD", "/sessions/a/x"))
-    connection.slot.judge_death(0, CellState.AWAITING)
-    connection.answer_dead(GroupDyingError("shard 0 died"), stage.dispatcher.loans[0].head)
-    assert (await client.read_reply(head_only=True)).status == 503
-    assert await client.read_to_end() == b""
-
-
-async def test_a_cut_reaches_the_client_although_a_copy_is_open(stage: FrontStage) -> None:
-    """Rule 18; with a mere close the copy would keep the client waiting."""
-    client, connection = await lent(stage)
-    copy = os.dup(connection.descriptor)
-    try:
-        os.write(copy, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf")
-        connection.slot.judge_death(0, CellState.REPLYING)
-        connection.cut()
-        assert (await client.read_to_end()).endswith(b"\r\n\r\nhalf")
-        await stage.wait_empty()
-    finally:
-        os.close(copy)
-
-
-async def test_a_cut_needs_no_descriptor(
-    stage: FrontStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_descriptor: int) -> int:
-        raise OSError("too many open files")
-
-    client, connection = await lent(stage)
-    connection.slot.judge_death(0, CellState.REPLYING)
-    monkeypatch.setattr(os, "dup", fail)
-    connection.cut()
-    assert await client.read_to_end() == b""
-
-
-async def test_a_cut_of_a_client_that_is_gone_is_no_error(stage: FrontStage) -> None:
-    client, connection = await lent(stage)
-    client.reset()
-    connection.slot.judge_death(0, CellState.REPLYING)
-    connection.cut()
-    await stage.wait_empty()
-
-
-# --- draining
-
-
-async def test_draining_ends_idle_connections_alone(stage: FrontStage) -> None:
-    idle = await stage.connect()
-    await idle.ask(LIVE)
-    busy, connection = await lent(stage)
-    drained = asyncio.create_task(stage.front.drain(lambda: connection.slot.generation % 2))
-    assert await idle.read_to_end() == b""
-    await turn(20)
-    assert not drained.done()
-    assert connection.slot.state is SlotState.LENT
-    connection.slot.generation += 1  # what the dispatcher counts is down to zero
-    connection.take_back(0, b"", kept=True)
-    assert await busy.read_to_end() == b""
-    busy.close()
-    await drained
-
-
-async def test_a_request_behind_the_last_exchange_is_refused_when_draining(
-    stage: FrontStage,
-) -> None:
-    client, connection = await lent(stage)
-    stage.front._is_closing = True
-    stage.dispatcher.refusal = NotReadyError("draining")
-    connection.take_back(0, ASK, kept=True)
-    reply = await client.read_reply()
-    assert (reply.status, reply.header("connection")) == (503, "close")
-    assert await client.read_to_end() == b""
-
-
-async def test_a_probe_says_close_when_draining(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.send(LIVE[:5])
-    connection = await the_connection(stage)
-    await wait_until_async(lambda: bool(connection._buffer), "the first bytes")
-    stage.front._is_closing = True
-    connection.end_if_idle()
-    await client.send(LIVE[5:])
-    reply = await client.read_reply()
-    assert (reply.status, reply.header("connection")) == (200, "close")
     assert await client.read_to_end() == b""

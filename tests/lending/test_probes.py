@@ -95,6 +95,19 @@ def test_a_shard_that_does_not_beat_makes_the_group_stale(
     assert group_state(group) is GroupState.OK
 
 
+def test_a_dead_shard_degrades_the_group_and_its_silence_is_not_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ready_group(tmp_path)
+    group.board.set_phase(1, Phase.DEAD, 1001)
+    assert group_state(group) is GroupState.DEGRADED
+    let_pass(monkeypatch, STALE_BEAT_S + 1)
+    group.board.beat(2)
+    assert group_state(group) is GroupState.DEGRADED
+    group.board.set_phase(2, Phase.BOOTING, 1002)
+    assert group_state(group) is GroupState.STARTING
+
+
 def test_a_group_that_was_told_to_stop_drains_whatever_its_shards_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +145,8 @@ def test_no_other_path_is_a_probe(path: bytes) -> None:
 def bring_into(group: Group, state: GroupState, monkeypatch: pytest.MonkeyPatch) -> None:
     if state is GroupState.STARTING:
         group.board.set_phase(1, Phase.BOOTING, 5)
+    elif state is GroupState.DEGRADED:
+        group.board.set_phase(2, Phase.DEAD, 5)
     elif state is GroupState.STALE:
         let_pass(monkeypatch, STALE_BEAT_S + 1)
     elif state is GroupState.DRAINING:
@@ -142,12 +157,12 @@ def bring_into(group: Group, state: GroupState, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("state", GroupState)
-def test_only_an_ok_group_is_ready(
+def test_a_group_that_serves_is_ready_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: GroupState
 ) -> None:
     group = ready_group(tmp_path)
     bring_into(group, state, monkeypatch)
-    status = 200 if state is GroupState.OK else 503
+    status = 200 if state in {GroupState.OK, GroupState.DEGRADED} else 503
     assert status_and_json(b"/readyz", group) == (status, {"status": state.value})
     assert probe_reply(b"/readyz", group)[1] == b'{"status":"%s"}' % state.value.encode()
     for path in HEALTH:

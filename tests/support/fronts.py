@@ -6,6 +6,7 @@ Spec: docs/architecture.md#tests
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ from sessions.routing.kinds import Named
 from sessions.wire.head import Head
 from tests.support.loops import open_descriptors, turn
 from tests.support.raw import AsyncRawConnection, open_raw
+from tests.support.replies import Reply
 from tests.support.waiting import wait_until_async
 
 
@@ -120,6 +122,17 @@ class FrontStage:
             open_raw(self.address, receive_buffer_bytes=receive_buffer_bytes)
         )
 
+    async def connection(self) -> Connection:
+        """The only connection, as soon as it is there."""
+        await wait_until_async(lambda: len(self.front.connections) == 1, "one connection")
+        return next(iter(self.front.connections))
+
+    async def lent(self, request: bytes) -> tuple[AsyncRawConnection, Connection]:
+        """A client whose connection is lent for its first request."""
+        client = await self.connect()
+        await client.send(request)
+        return client, (await self.loan()).connection
+
     async def loan(self, number: int = 0) -> TakenLoan:
         """The loan with this number, as soon as it is there."""
         await wait_until_async(lambda: len(self.dispatcher.loans) > number, f"loan {number}")
@@ -149,6 +162,12 @@ class FrontStage:
             connection.transport.abort()
         await self.wait_empty()
         await self.front.drain(lambda: 0)
+
+
+def error_code_of(reply: Reply) -> str:
+    """The code of a reply in the one error shape."""
+    code: str = json.loads(reply.body)["error"]["code"]
+    return code
 
 
 @contextlib.asynccontextmanager
