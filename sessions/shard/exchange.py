@@ -28,12 +28,13 @@ from sessions.errors import (
     ClientVisibleError,
     LocalProtocolError,
 )
-from sessions.shard.lent_transport import LentTransport
+from sessions.shard.lent_transport import LentTransport, SpentTransport
 from sessions.shard.refusal import Refusal
 from sessions.shard.request_body import RequestBody
 from sessions.wire.replies import render_error
 
 LEFTOVER_LIMIT_BYTES: Final = 65536  # then reading pauses: the next head is the lender's
+_SPENT: Final = SpentTransport()
 
 
 class LoanState(enum.Enum):
@@ -263,6 +264,7 @@ class Exchange(HttpToolsProtocol):
         """The reply is written; uvicorn's keep-alive timer stays unarmed (rule 23)."""
         self.server_state.total_requests += 1
         self._is_reply_whole = True
+        self.cycle.transport = _SPENT
         if self.transport.is_closing():
             return
         if not self._body.is_whole:
@@ -275,7 +277,7 @@ class Exchange(HttpToolsProtocol):
     def _keep(self, data: bytes) -> None:
         self._leftover += data
         if len(self._leftover) > LEFTOVER_LIMIT_BYTES:
-            self.flow.pause_reading()
+            self._lent.stop_input()
 
     def _keep_after_all(self) -> None:
         """The body came or will come, so the connection can go on unless the reply says no."""

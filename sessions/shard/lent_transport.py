@@ -46,6 +46,7 @@ class LentTransport(asyncio.Transport):
         self._is_reading = True
         self._is_started = False
         self._wants_input = True
+        self._is_full = False
         self.on_interim: Callable[[], None] = _do_nothing
         self.is_body_missing = False
         self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]  # speed
@@ -60,6 +61,7 @@ class LentTransport(asyncio.Transport):
         """A new exchange starts."""
         self._generation = generation
         self._awaits_final_head = True
+        self._is_full = False
 
     def mark_complete(self) -> None:
         """Every byte of the reply is out and the request was read to its end."""
@@ -98,6 +100,11 @@ class LentTransport(asyncio.Transport):
         if self.is_body_missing:
             self.read_now()
 
+    def stop_input(self) -> None:
+        """The client sent enough ahead: read no more in this loan, whoever asks for it."""
+        self._is_full = True
+        self.pause_reading()
+
     def park(self, flow: FlowControl) -> None:
         """The loan is over: read no more before the next."""
         flow.pause_reading()
@@ -107,7 +114,7 @@ class LentTransport(asyncio.Transport):
 
     def read_now(self) -> None:
         """Read if reading is wanted."""
-        if self._wants_input and not self._is_reading:
+        if self._wants_input and not self._is_reading and not self._is_full:
             self._is_reading = True
             self._transport.resume_reading()
 
@@ -129,6 +136,17 @@ class LentTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Pass the limits on."""
         self._transport.set_write_buffer_limits(high, low)
+
+
+class SpentTransport(asyncio.Transport):
+    """What an application's side of an exchange holds once its reply is written.
+
+    uvicorn closes the transport of an application that fails. After the reply, when the connection
+    may serve the next exchange already, such a failure must reach nobody.
+    """
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 class HouseTransport(LentTransport):
@@ -154,13 +172,14 @@ class HouseTransport(LentTransport):
 
     def resume_reading(self) -> None:
         """Read again at once: this process polls the connection anyway."""
-        if not self._is_reading:
+        if not self._is_reading and not self._is_full:
             self._is_reading = True
             self._transport.resume_reading()
 
     def park(self, flow: FlowControl) -> None:
         """The loan is over: its own process reads on."""
         flow.resume_reading()
+        self.hand_over()
 
     def read_now(self) -> None:
         """Nothing to do: a house connection is read unless it is paused."""
@@ -194,7 +213,8 @@ class HouseTransport(LentTransport):
             self._on_closed()
 
     def hand_over(self) -> None:
-        """The loan is closed: the connection's own process reads on, to its end."""
+        """The connection's own process reads on."""
+        self._is_full = False
         self.resume_reading()
 
 
