@@ -153,7 +153,13 @@ class FrontStage:
 
     async def wait_empty(self) -> None:
         """Wait until no connection is open here."""
-        await wait_until_async(lambda: not self.front.connections, "no connection at the front")
+        await self.wait_gone(0)
+
+    async def wait_gone(self, left: int) -> None:
+        """Wait until no more connections are open here than these."""
+        await wait_until_async(
+            lambda: len(self.front.connections) <= left, f"at most {left} connections"
+        )
 
     async def stop(self) -> None:
         """Close clients, connections and listeners."""
