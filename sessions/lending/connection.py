@@ -119,11 +119,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of a head, or discard what comes after the end."""
         if self.slot.state is SlotState.HEAD:
-            if self._buffer:
+            if self._is_head_begun:
                 self._buffer += data
             else:
-                self._buffer = data
-                self._restart_clock()
+                self._buffer = strip_leading_crlf(self._buffer + data)
+                if self._is_head_begun:  # empty lines restart nothing, else they never end
+                    self._restart_clock()
             self._serve_heads()
         elif self.slot.state is SlotState.ENDING:
             self.deadline = min(self._front.now() + LINGER_QUIET_S, self._linger_end)
@@ -236,7 +237,7 @@ class Connection(asyncio.Protocol):
             return  # the shard keeps the time
         if self.slot.state is SlotState.ENDING:
             self._transport.abort()
-        elif self._buffer and self.is_flushed:
+        elif self._is_head_begun and self.is_flushed:
             limit_s = self._front.settings.head_timeout_s
             error = HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
             self._transport.write(render_error(error, close=True))
@@ -254,10 +255,15 @@ class Connection(asyncio.Protocol):
         if leftover or self._front.is_closing:
             self._serve_heads()
 
+    @property
+    def _is_head_begun(self) -> bool:
+        """Whether there is more than nothing or the half of an empty line."""
+        return self._buffer not in (b"", b"\r")
+
     def _restart_clock(self) -> None:
         """A head has its time from its first byte on; without one the connection is idle."""
         settings = self._front.settings
-        limit_s = settings.head_timeout_s if self._buffer else settings.idle_timeout_s
+        limit_s = settings.head_timeout_s if self._is_head_begun else settings.idle_timeout_s
         self.deadline = self._front.now() + limit_s
 
     def _serve_heads(self) -> None:
