@@ -12,8 +12,9 @@ from sessions.errors import SettingsError
 from sessions.settings import Settings
 
 # Of a member: standard streams, loop, listeners, logs, lock, channel. Counted on a live router
-# (17) and doubled; each shard adds its channel and its pidfd to the router.
-_RESERVE: Final = 32
+# (17) and doubled, and 64 refused connections on their way out; each shard adds its channel and its
+# pidfd to the router.
+_RESERVE: Final = 96
 _PER_SHARD: Final = 2
 
 

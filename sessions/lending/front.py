@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from sessions.errors import OverloadedError
-from sessions.lending.connection import Connection, Dispatcher
+from sessions.lending.connection import LINGER_QUIET_S, Connection, Dispatcher
 from sessions.lending.group import Group
 from sessions.lending.probes import is_probe, probe_reply
 from sessions.lending.slots import SlotTable
@@ -29,6 +29,7 @@ from sessions.wire.replies import render_error
 _SWEEP_S: Final = 0.25  # a deadline is kept to within this
 _BACKLOG: Final = 2048
 DRAIN_LINGER_S: Final = 0.3
+REFUSED_LINGER_COUNT: Final = 64  # the reserve of open files in chassis/descriptors.py has room
 KINDS: Final = (ROLLOUT,)
 
 
@@ -49,6 +50,7 @@ class Front:
         self.dispatcher = dispatcher
         self._group = group
         self._servers: list[asyncio.Server] = []
+        self._refused: set[_Refused] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closing = False
         self.now = time.monotonic
@@ -108,24 +110,55 @@ class Front:
     def _protocol(self) -> asyncio.Protocol:
         if self.slots.has_free:
             return Connection(self, self.slots.take())
-        return _Refused(self.settings.max_connections)
+        deadline = self.now() + LINGER_QUIET_S
+        return _Refused(self.settings.max_connections, self._refused, deadline)
 
     def _on_sweep(self) -> None:
         now = self.now()
         for connection in list(self.connections):
             if connection.deadline <= now:
                 connection.on_deadline()
+        for refused in list(self._refused):
+            if refused.deadline <= now:
+                refused.transport.abort()
         self._sweep = asyncio.get_running_loop().call_later(_SWEEP_S, self._on_sweep)
 
 
 class _Refused(asyncio.Protocol):
-    """A connection beyond the limit: told so, then closed."""
+    """A connection beyond the limit: told so, then ended in a way that no reset eats the words.
 
-    def __init__(self, limit: int) -> None:
+    It lingers as every ending does (lending rule 17), but without a slot; when many do already, it
+    is closed at once.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, limit: int, lingering: set[_Refused], deadline: float) -> None:
+        """Refuse.
+
+        Args:
+            limit: The number of connections that is reached.
+            lingering: All that linger; shared.
+            deadline: Until when on the front's clock this one may.
+        """
+        self.deadline = deadline
         self._limit = limit
+        self._lingering = lingering
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         error = OverloadedError(f"all {self._limit} connections are in use, try again later")
-        stream = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
-        stream.write(render_error(error, close=True))
-        stream.close()
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
+        self.transport.write(render_error(error, close=True))
+        if len(self._lingering) >= REFUSED_LINGER_COUNT:
+            self.transport.close()
+            return
+        try:
+            self.transport.write_eof()
+        except (OSError, RuntimeError):  # the client is gone already
+            self.transport.abort()
+            return
+        self._lingering.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._lingering.discard(self)

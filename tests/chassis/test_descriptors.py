@@ -10,7 +10,7 @@ from sessions.errors import SettingsError
 from sessions.settings import Settings
 from tests.support.stand_ins import status_of
 
-_NEEDED = 100 + 32 + 2 * 2  # connections, reserve, two shards
+_NEEDED = 100 + 96 + 2 * 2  # connections, reserve, two shards
 
 
 def _with_limits(soft: int, hard: int) -> int:
@@ -42,5 +42,5 @@ def test_one_descriptor_less_is_refused_by_the_name_of_the_setting():
 
 def test_the_refusal_says_what_would_fit():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with pytest.raises(SettingsError, match=f"set it to {limit - 34} or raise the limit"):
+    with pytest.raises(SettingsError, match=f"set it to {limit - 98} or raise the limit"):
         raise_descriptor_limit(Settings(max_connections=limit))
