@@ -238,7 +238,12 @@ def test_the_states_of_probes_are_those_of_the_code():
 KIB: Final = 1024
 LIMITS: Final = [
     ("roll-back", "1 turn", MAX_ROLLBACK_TURNS, 1),
-    ("line of a chunked body; all its trailers", "16 KiB; 16 KiB", LINE_LIMIT_BYTES, 16 * KIB),
+    (
+        "line of a chunked body; all its extensions; all its trailers",
+        "16 KiB each",
+        LINE_LIMIT_BYTES,
+        16 * KIB,
+    ),
     ("bytes read behind a request", "64 KiB", LEFTOVER_LIMIT_BYTES, 64 * KIB),
     ("channel message", "32 KiB", MAX_BYTES, 32 * KIB),
     ("queue of one shard's channel", "4 MiB", QUEUE_LIMIT_BYTES, 4 * KIB * KIB),
