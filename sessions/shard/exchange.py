@@ -136,14 +136,11 @@ class Exchange(HttpToolsProtocol):
             self.transport.abort()
 
     @property
-    def is_body_missing(self) -> bool:
-        """Whether body bytes are still to come."""
-        return not self._body.is_whole
-
-    @property
     def is_body_wanted(self) -> bool:
         """Whether the client, not the application, holds the body up."""
-        return not self._body.is_whole and not self.flow.read_paused
+        if self._body.is_whole or self.flow.read_paused:
+            return False
+        return not self.cycle.waiting_for_100_continue  # the client may wait for it, too
 
     def watch_client(self) -> None:
         """The exchange takes long: notice from now on when the client goes away."""

@@ -108,8 +108,9 @@ class House:
         self._sweep.add(exchange)
 
     def on_lost(self, exchange: Exchange) -> None:
-        """The exchange is of no more use."""
-        self._exchanges.pop(exchange.slot, None)
+        """The exchange is of no more use; its slot may serve another connection by now."""
+        if self._exchanges.get(exchange.slot) is exchange:
+            del self._exchanges[exchange.slot]
 
     def take_back(self, exchange: Exchange, leftover: bytes, *, kept: bool) -> None:
         """The exchange is over: the front's connection is the protocol again."""

@@ -1,8 +1,9 @@
 """Looks after exchanges that last: clients that go away, bodies that stand still.
 
 One timer per shard instead of one per exchange: most exchanges are over before it ticks. An
-exchange that it meets for the second time is read from on, so that a client that goes away is
-noticed; one whose body did not move within the time-out is failed.
+exchange that it meets for the first time is read from on, so that a client that goes away is
+noticed; one whose body did not move within the time-out is failed. The time in which the
+application, not the client, holds a body up does not count.
 
 Spec: docs/lending.md#sweep
 """
@@ -44,12 +45,17 @@ class Sweep:
         self._timer.cancel()
 
     def _tick(self) -> None:
-        oldest = self._loop.time() - self._body_timeout_s
+        now = self._loop.time()
+        oldest = now - self._body_timeout_s
         for exchange in list(self._exchanges):
             if exchange.loan is not LoanState.LENT:
                 self._exchanges.discard(exchange)
-            elif exchange.is_body_wanted and exchange.progress_at < oldest:
+                continue
+            if not exchange.is_body_wanted:
+                exchange.progress_at = now
+            elif exchange.progress_at < oldest:
                 exchange.fail_slow_body(self._body_timeout_s)
-            elif not exchange.is_watched:
+                continue
+            if not exchange.is_watched:
                 exchange.watch_client()
         self._timer = self._loop.call_later(_PERIOD_S, self._tick)
