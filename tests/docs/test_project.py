@@ -33,12 +33,11 @@ UNTESTED: Final = {
 }
 # Without test modules of their own: tests/e2e and tests/parity prove them on real groups.
 ONLY_IN_GROUPS: Final = {
-    "sessions/lending/front.py",
     "sessions/router/dispatch.py",
+    "sessions/router/judgement.py",
     "sessions/router/last_words.py",
     "sessions/router/main.py",
     "sessions/router/shards.py",
-    "sessions/shard/exchange.py",
     "sessions/shard/house.py",
     "sessions/shard/lent_transport.py",
     "sessions/shard/loans.py",
