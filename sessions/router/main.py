@@ -65,6 +65,7 @@ class _Router:
     async def run(self) -> None:
         self._channel_listener = listen_unix(self._group.channel_path, socket.SOCK_SEQPACKET)
         self._loop.add_reader(self._channel_listener.fileno(), self._on_channel)
+        self._life.watch_idle(lambda: not self._dispatch.lent_count)
         await self._front.start(self._listeners)
         beats = asyncio.create_task(self._beat())
         limit_s = self._group.settings.boot_deadline_s + _BOOT_GRACE_S

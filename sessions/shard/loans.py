@@ -22,7 +22,7 @@ from sessions.errors import LocalProtocolError
 from sessions.lending.cells import Cells
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
-from sessions.shard.exchange import Exchange
+from sessions.shard.exchange import Exchange, LoanState
 from sessions.shard.lent_transport import LentTransport
 from sessions.shard.sweep import Sweep
 
@@ -61,6 +61,12 @@ class Loans:
     def parked_count(self) -> int:
         """Connections of which this shard holds a copy."""
         return len(self._exchanges)
+
+    @property
+    def lent_count(self) -> int:
+        """Exchanges in progress."""
+        lent = LoanState.LENT
+        return sum(1 for exchange in self._exchanges.values() if exchange.loan is lent)
 
     def stop(self) -> None:
         """Stop the sweep."""

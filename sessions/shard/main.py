@@ -60,6 +60,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     has_ended = asyncio.Event()
     channel = Channel(loop, await _connect(group), loans.on_message, has_ended.set)
     loans.attach(channel)
+    life.watch_idle(lambda: not loans.lent_count)
     life.on_ready()
     channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))  # last: the router is ready by it
     beats = asyncio.create_task(_beat(life, loaded, server))
@@ -92,6 +93,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     await server.start(group.shard_socket_path(0))
     house = House(group, server.config, server.server_state, server.app_state)
     front = Front(group, house)
+    life.watch_idle(lambda: not house.lent_count)
     await front.start(listeners)
     life.on_ready()
     write_ready(group, listeners)
