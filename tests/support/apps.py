@@ -29,6 +29,7 @@ Query = dict[str, list[str]]
 PIECE_BYTES: Final = 65536
 BIG_BYTES: Final = 1 << 30
 TRIVIAL_BYTES: Final = 1024
+SPRUNG: Final = "a trap was sprung"
 _EARLY_BYTES: Final = 100
 _DRIP_PAUSE_S: Final = 0.005
 _HANG_S: Final = 300.0  # longer than any boot deadline of a test, and no for ever
@@ -51,8 +52,15 @@ def receipt_of(body: bytes) -> str:
 
 
 def cases() -> App:
-    """`…/echo`, `…/trivial`, `…/big`, `…/where`, and a 404 for all else."""
-    routes = {"echo": _echo, "trivial": _trivial, "big": _big, "where": _where}
+    """`…/echo`, `…/told`, `…/trivial`, `…/big`, `…/where`, `…/trap`, and a 404 for all else."""
+    routes = {
+        "echo": _echo,
+        "told": _told,
+        "trivial": _trivial,
+        "big": _big,
+        "where": _where,
+        "trap": _trap,
+    }
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -197,6 +205,25 @@ async def _where(_scope: Message, receive: Receive, send: Send) -> None:
     while (await receive()).get("more_body", False):
         pass
     await _send_text(send, 200, str(os.getpid()).encode())
+
+
+async def _told(scope: Message, receive: Receive, send: Send) -> None:
+    """What the application was told of the request, as text: request line, then headers."""
+    if await _read_receipt(receive) is None:
+        return
+    target = scope["raw_path"] + b"?" + scope["query_string"]
+    lines = [b"%b %b %b" % (scope["method"].encode(), target, scope["http_version"].encode())]
+    lines += [b"%b: %b" % header for header in scope["headers"]]
+    body = b"".join(line + b"\n" for line in lines)
+    await _start(send, 200, [(b"content-length", b"%d" % len(body)), *_named("told")])
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _trap(scope: Message, _receive: Receive, send: Send) -> None:
+    """For requests that must never be run: says so on stderr, which a group's log keeps."""
+    os.write(2, b"%b by %b\n" % (SPRUNG.encode(), scope["query_string"]))
+    await _start(send, 200, [(b"content-length", b"0"), *_named("trap")])
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _not_found(_scope: Message, _receive: Receive, send: Send) -> None:

@@ -103,3 +103,18 @@ def test_a_boot_failure_raises():
 def test_a_boot_exit_ends_the_process_with_its_code():
     code = "from tests.support.apps import boot_exit; boot_exit()"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 3
+
+
+async def test_told_shows_the_request_as_the_application_sees_it():
+    async with client_of(apps.cases()) as client:
+        reply = await client.put("/a%20b/told?q=1", headers={"x-one": "1"})
+    lines = reply.text.splitlines()
+    assert lines[0] == "PUT /a%20b/told?q=1 1.1"
+    assert "x-one: 1" in lines
+
+
+async def test_a_trap_says_on_stderr_that_it_was_sprung(capfd: pytest.CaptureFixture[str]):
+    async with client_of(apps.cases()) as client:
+        reply = await client.get("/trap?somebody")
+    assert reply.headers["x-id"] == "trap"
+    assert capfd.readouterr().err == f"{apps.SPRUNG} by somebody\n"
