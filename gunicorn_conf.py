@@ -1,7 +1,7 @@
 """Gunicorn's configuration of a group: `gunicorn -c gunicorn_conf.py`.
 
 From settings (SESSIONS_*) to gunicorn's own names, without logic of its own. Of gunicorn's
-options, those for addresses (`--bind`), logs, user, pid file and backlog work as ever; those that
+options, those for addresses (`--bind`), logs, user and pid file work as ever; those that
 would break a group are refused with a reason.
 
 Spec: docs/settings.md#gunicorn

@@ -3,12 +3,14 @@
 # Settings may be given as SESSIONS_*; started by `make run`.
 set -eu
 SESSIONS_ENGINE_URL="${SESSIONS_ENGINE_URL:-sim:}"
-SESSIONS_RUNTIME_DIR="${SESSIONS_RUNTIME_DIR:-$(mktemp -d "${TMPDIR:-/tmp}/sessile.XXXXXX")}"
+made=
+[ -n "${SESSIONS_RUNTIME_DIR:-}" ] || made=$(mktemp -d "${TMPDIR:-/tmp}/sessile.XXXXXX")
+SESSIONS_RUNTIME_DIR="${SESSIONS_RUNTIME_DIR:-$made}"
 export SESSIONS_ENGINE_URL SESSIONS_RUNTIME_DIR
 
 greet() {
     until [ -f "$SESSIONS_RUNTIME_DIR/ready.json" ]; do
-        kill -0 "$1" 2>/dev/null || exit 0
+        kill -0 "$1" 2>/dev/null || { rm -rf "$made"; exit 0; }
         sleep 0.1
     done
     address=$(sed -n 's/.*"address": "\([^"]*\)".*/\1/p' "$SESSIONS_RUNTIME_DIR/ready.json")
@@ -21,6 +23,9 @@ Sessile serves at http://$address  (${SESSIONS_SHARDS:-1} shards, engine $SESSIO
   .venv/bin/python examples/rollout.py http://$address
 
 TEXT
+    [ -n "$made" ] || exit 0
+    while kill -0 "$1" 2>/dev/null; do sleep 1; done
+    rm -rf "$made"
 }
 
 greet $$ &

@@ -310,6 +310,16 @@ class NotReadyError(ClientVisibleError):
     retry_after_s: ClassVar[int | None] = 1
 
 
+def starting_error() -> NotReadyError:
+    """The answer of a group whose shards are not all ready."""
+    return NotReadyError("the server is starting, try again soon")
+
+
+def draining_error() -> NotReadyError:
+    """The answer of a group that was told to stop."""
+    return NotReadyError("the server is draining, try again later")
+
+
 class OverloadedError(NotReadyError):
     """A queue or a limit of ours is full for now."""
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from gunicorn.arbiter import Arbiter
 
-_CELL_SLACK: Final = 1024  # connections beyond the limit get a slot too, to be told so
 _SECRET_BYTES: Final = 32  # as long as the digest that it keys
 
 
@@ -121,7 +120,7 @@ def make_group(settings: Settings, runtime_dir: Path) -> Group:
     return Group(
         settings=settings,
         board=Board(settings.shards),
-        cells=Cells(settings.max_connections + _CELL_SLACK),
+        cells=Cells(settings.max_connections),
         runtime_dir=runtime_dir,
         run_secret=secrets.token_bytes(_SECRET_BYTES),
         instance_id=secrets.token_hex(16),

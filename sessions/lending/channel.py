@@ -184,9 +184,16 @@ class Channel:
             self._loop.remove_writer(self._sock.fileno())
 
     def _on_readable(self) -> None:
-        for _ in range(_MESSAGES_PER_WAKE):
-            if self._ended or not self._receive():
-                return
+        try:
+            for _ in range(_MESSAGES_PER_WAKE):
+                if self._ended or not self._receive():
+                    return
+        except LocalProtocolError:
+            # Nothing that comes later can be trusted: without its channel a shard ends, and with
+            # it the group (lending rule 7).
+            logger.exception("the channel's peer broke the protocol")
+            self.close()
+            self._on_end()
 
     def _receive(self) -> bool:
         """Take one datagram; False when there is none now."""

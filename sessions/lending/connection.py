@@ -239,9 +239,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         elif self._is_head_begun and self.is_flushed:
             limit_s = self._front.settings.head_timeout_s
-            error = HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
-            self._transport.write(render_error(error, close=True))
-            self.end()
+            self._refuse_head(
+                HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
+            )
         else:
             self.end()
 
@@ -285,14 +285,18 @@ class Connection(asyncio.Protocol):
             try:
                 head = read_head(self._buffer, self._scanned, self._front.settings.head_bytes)
             except ClientVisibleError as error:
-                self._transport.write(render_error(error, close=True))
-                self.end()
+                self._refuse_head(error)
                 return
             if head is None:
                 self._scanned = max(0, len(self._buffer) - 3)
                 return
             self._scanned = 0
             self._serve(head)
+
+    def _refuse_head(self, error: ClientVisibleError) -> None:
+        head_only = self._buffer.startswith(b"HEAD ")
+        self._transport.write(render_error(error, close=True, head_only=head_only))
+        self.end()
 
     def _serve(self, head: Head) -> None:
         probe = self._front.answer_probe(head)

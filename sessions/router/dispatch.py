@@ -14,10 +14,11 @@ from collections.abc import Callable
 from sessions.errors import (
     GroupDyingError,
     LocalProtocolError,
-    NotReadyError,
     OverloadedError,
     ShardDiedError,
     ShardGoneError,
+    draining_error,
+    starting_error,
 )
 from sessions.lending.connection import Connection
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
@@ -101,9 +102,9 @@ class Dispatch:
         if self.cause:
             raise dying_error(self.cause)
         if self._is_draining:
-            raise NotReadyError("the server is draining, try again later")
+            raise draining_error()
         if not self._ready:
-            raise NotReadyError("the server is starting, try again soon")
+            raise starting_error()
         if named is None:
             link = least_loaded(
                 [n for n in self._alive if not n.channel.is_over_limit] or self._alive

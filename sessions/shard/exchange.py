@@ -37,6 +37,21 @@ LEFTOVER_LIMIT_BYTES: Final = 65536  # then reading pauses: the next head is the
 _SPENT: Final = SpentTransport()
 
 
+class _UnknownLength(int):
+    """What uvicorn takes for the bytes that a reply may still have: any number, and none."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    def __sub__(self, other: int) -> _UnknownLength:
+        return self
+
+    __hash__ = int.__hash__
+
+
 class LoanState(enum.Enum):
     """Where a shard's copy of a connection stands."""
 
@@ -237,7 +252,8 @@ class Exchange(HttpToolsProtocol):
             elif name == b"transfer-encoding":
                 chunked = True
         self._body = RequestBody(content_length=content_length, chunked=chunked)
-        if self.parser.get_http_version() == "1.0":
+        is_http10 = self.parser.get_http_version() == "1.0"
+        if is_http10:
             self.expect_100_continue = False  # RFC 9110 section 10.1.1
         limit_bytes = self._lender.body_limit_bytes
         app = self.app
@@ -247,6 +263,10 @@ class Exchange(HttpToolsProtocol):
             super().on_headers_complete()
         finally:
             self.app = app
+        if is_http10:
+            # No chunks (RFC 9112 section 6.1): what states no length ends with the connection.
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = _UnknownLength()
         if self.expect_100_continue and not self._body.is_whole:
             # The client may never send it: a final reply before a 100 ends the connection, and
             # says so (lending rule 11).
@@ -306,7 +326,8 @@ class Exchange(HttpToolsProtocol):
     def _fail(self, error: ClientVisibleError) -> None:
         """End the request: with a reply if none began, and the connection with it."""
         if not self._lent.has_replied:
-            self._lent.write(render_error(error, close=True))
+            head_only = self.scope["method"] == "HEAD"
+            self._lent.write(render_error(error, close=True, head_only=head_only))
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

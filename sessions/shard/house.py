@@ -10,12 +10,13 @@ Spec: docs/lending.md#lone-shard
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from sessions.errors import NotReadyError
+from sessions.errors import LocalProtocolError, draining_error, starting_error
 from sessions.lending.connection import Connection
 from sessions.lending.group import Group
 from sessions.routing.kinds import Named
@@ -27,22 +28,31 @@ from sessions.wire.head import Head
 _SELF = 0  # the lone shard's index
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _App:
+    """What an exchange needs of a started application."""
+
+    config: Config
+    server_state: ServerState
+    app_state: dict[str, Any]
+
+
 class House:
     """Serves the connections of its own process; see the module docstring."""
 
-    def __init__(
-        self, group: Group, config: Config, server_state: ServerState, app_state: dict[str, Any]
-    ) -> None:
+    def __init__(self, group: Group) -> None:
         self.body_limit_bytes = group.settings.body_bytes
-        self._config = config
-        self._server_state = server_state
-        self._app_state = app_state
+        self._app: _App | None = None
         self._cells = group.cells
         self._loop = asyncio.get_running_loop()
         self._exchanges: dict[int, Exchange] = {}
         self._borrowed: dict[int, Connection] = {}
         self._sweep = Sweep(group.settings.body_timeout_s)
         self._is_closing = False
+
+    def open(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        """The application has started: take requests from now on."""
+        self._app = _App(config=config, server_state=server_state, app_state=app_state)
 
     @property
     def lent_count(self) -> int:
@@ -63,11 +73,13 @@ class House:
         """This process, while it takes requests.
 
         Raises:
-            NotReadyError: The group is draining.
+            NotReadyError: The application has not started, or the group is draining.
         """
         del named
+        if self._app is None:
+            raise starting_error()
         if self._is_closing:
-            raise NotReadyError("the server is draining, try again later")
+            raise draining_error()
         return _SELF
 
     def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
@@ -77,12 +89,17 @@ class House:
         self._borrowed[slot.number] = connection
         exchange = self._exchanges.get(slot.number)
         if exchange is None:
-            exchange = Exchange(self._config, self._server_state, self._app_state, self)
+            exchange = self._new_exchange()
             exchange.slot = slot.number
             self._exchanges[slot.number] = exchange
             exchange.connection_made(connection.transport)
         connection.transport.set_protocol(exchange)
         exchange.lend(slot.generation, head.size, payload)
+
+    def _new_exchange(self) -> Exchange:
+        if self._app is None:
+            raise LocalProtocolError("a loan before the application has started")
+        return Exchange(self._app.config, self._app.server_state, self._app.app_state, self)
 
     def release(self, slot: int, holders: list[int]) -> None:
         """The connection is gone."""

@@ -15,6 +15,8 @@ import os
 import socket
 from typing import Final
 
+from starlette.types import ASGIApp
+
 from sessions.lending.channel import Channel
 from sessions.lending.front import Front
 from sessions.lending.group import Group, Life
@@ -24,6 +26,7 @@ from sessions.lending.waiting import wait_until
 from sessions.shard.apps import LoadedApp, load_app
 from sessions.shard.house import House
 from sessions.shard.loans import Loans
+from sessions.shard.probed import Probed
 from sessions.shard.refusal import Guarded
 from sessions.shard.server import ShardServer
 
@@ -47,7 +50,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     """
     loop = asyncio.get_running_loop()
     loaded = load_app(group, index)
-    server = ShardServer(Guarded(loaded.asgi))
+    server = ShardServer(shard_app(loaded, group))
     await server.start(group.shard_socket_path(index))
     loans = Loans(
         config=server.config,
@@ -88,13 +91,15 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
         SettingsError: The application cannot be made of the settings.
         SystemExit: The application's lifespan failed.
     """
-    loaded = load_app(group, 0)
-    server = ShardServer(Guarded(loaded.asgi))
-    await server.start(group.shard_socket_path(0))
-    house = House(group, server.config, server.server_state, server.app_state)
+    house = House(group)
     front = Front(group, house)
     life.watch_idle(lambda: not house.lent_count)
     await front.start(listeners)
+    # In a thread, so that clients are told meanwhile that the server is starting.
+    loaded = await asyncio.to_thread(load_app, group, 0)
+    server = ShardServer(shard_app(loaded, group))
+    await server.start(group.shard_socket_path(0))
+    house.open(server.config, server.server_state, server.app_state)
     life.on_ready()
     write_ready(group, listeners)
     beats = asyncio.create_task(_beat(life, loaded, server))
@@ -106,6 +111,11 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     house.stop()
     await server.stop()
     life.on_drained()
+
+
+def shard_app(loaded: LoadedApp, group: Group) -> ASGIApp:
+    """The application with what every shard puts around it."""
+    return Probed(Guarded(loaded.asgi), group)
 
 
 async def _connect(group: Group) -> socket.socket:

@@ -1,0 +1,34 @@
+"""Probes on a shard's own socket, for operators: the same answers as on the public address.
+
+On the public listener the front answers them and no probe comes this far.
+
+Spec: docs/operations.md#probes
+"""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sessions.lending.group import Group
+from sessions.lending.probes import is_probe, probe_reply
+
+
+class Probed:
+    """Answers probes from the board, and has all else answered by the application."""
+
+    def __init__(self, app: ASGIApp, group: Group) -> None:
+        self._app = app
+        self._group = group
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http" or not is_probe(scope["raw_path"]):
+            await self._app(scope, receive, send)
+            return
+        status, body = probe_reply(scope["raw_path"], self._group)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
