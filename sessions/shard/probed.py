@@ -22,7 +22,8 @@ class Probed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or not is_probe(scope["raw_path"]):
+        is_asked = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if not (is_asked and is_probe(scope["raw_path"])):
             await self._app(scope, receive, send)
             return
         status, body = probe_reply(scope["raw_path"], self._group)
