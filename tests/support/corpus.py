@@ -8,8 +8,8 @@ written. A description has
 * `rule`: the section of a standard, or a rule of ours;
 * `reply`: once per final reply, in order: the status, then words. `id=` the value of `x-id`, `got=`
   the body that the application must have read, `body=` the reply's body, `code=` the code in our
-  error shape, `name:value` a header, `head` the request was a HEAD, `100` an interim reply came
-  first;
+  error shape, `name:value` a header, `head` the request was a HEAD, `eof` the end of the connection
+  is that of the body, `100` an interim reply came first;
 * `end`: `keep` the connection serves another request, `close` the last reply says `close` and the
   connection ends, `drop` it ends without a word, `open` the server waits for more;
 * `size`: if given, how many bytes all that is sent must have (to prove that an edge is one);
@@ -92,6 +92,7 @@ class Expected:
         got: The request body that the application must have read.
         headers: (lower-case name, value) that must be there once.
         head_only: The request was a HEAD.
+        is_unframed: Whether the body goes on to the end of the connection.
         interim: Whether a 100 came first.
     """
 
@@ -102,6 +103,7 @@ class Expected:
     code: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     head_only: bool = False
+    is_unframed: bool = False
     interim: bool = False
 
 
@@ -230,7 +232,7 @@ def _expected(text: str) -> Expected:
             found[key] = bytes_of(value)
         elif colon and not equals:
             headers.append((name, bytes_of(content).decode()))
-        elif word not in {"head", "100"}:
+        elif word not in {"head", "eof", "100"}:
             raise ValueError(f"unknown word {word!r} of a reply")
     if int(status) >= 400 and not (found or headers):
         raise ValueError(f"a {status} must be known by more than its status")
@@ -238,6 +240,7 @@ def _expected(text: str) -> Expected:
         status=int(status),
         headers=tuple(headers),
         head_only="head" in words,
+        is_unframed="eof" in words,
         interim="100" in words,
         **found,  # type: ignore[arg-type]
     )

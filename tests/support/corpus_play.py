@@ -194,6 +194,7 @@ def differences(reply: Reply, expected: Expected) -> list[str]:
     found: list[tuple[str, object, object]] = [
         ("status", reply.status, expected.status),
         ("interim", len(reply.interim), int(expected.interim)),
+        ("without framing", reply.framing == "eof", expected.is_unframed),
         ("a sprung trap", reply.header("x-id") == "trap", False),
     ]
     found += [(f"number of {name}", len(reply.values(name)), 1) for name in ("date", "server")]

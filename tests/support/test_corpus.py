@@ -25,7 +25,7 @@ FULL = r"""# a comment
 what: a case
 rule: ours
 reply: 200 100 id=a got=a\sb body=x\r\n content-length:5
-reply: 413 head code=too_large
+reply: 413 head eof code=too_large
 end: close
 size: 13
 skip: before bytes
@@ -70,7 +70,7 @@ def test_reads_all_that_a_case_can_say(tmp_path: Path):
                 headers=(("content-length", "5"),),
                 interim=True,
             ),
-            Expected(status=413, code="too_large", head_only=True),
+            Expected(status=413, code="too_large", head_only=True, is_unframed=True),
         ),
         end=End.CLOSE,
         skip=frozenset({Way.BEFORE, Way.BYTES}),
