@@ -405,7 +405,7 @@ async def test_a_datagram_that_is_no_whole_message_ends_the_channel(
     pair.peer.send(encode(numbered(1))[0])
     await wait_until_async(lambda: pair.end.ends == 1, "the end")
     assert pair.end.messages == []
-    with pytest.raises(OSError, match="reset|pipe"):  # the peer is shown out
-        for _ in range(3):
-            pair.peer.recv(10)
-            pair.peer.send(b"more")
+    with contextlib.suppress(ConnectionResetError):  # the peer's second word was never read
+        pair.peer.recv(10)
+    with pytest.raises(BrokenPipeError):
+        pair.peer.send(b"more")
