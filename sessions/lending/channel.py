@@ -24,14 +24,32 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessions.errors import LocalProtocolError
-from sessions.lending.messages import MAX_BYTES, Decoder, Message, encode
+from sessions.lending.messages import (
+    MAX_BYTES,
+    PAYLOAD_BYTES,
+    Decoder,
+    Kind,
+    Message,
+    encode,
+    encode_whole,
+    pack,
+    packed_bytes,
+    unpack,
+)
 
 logger = logging.getLogger(__name__)
 
 QUEUE_LIMIT_BYTES: Final = 4 << 20  # a guess: 64 heads of the largest size
 _RETRY_S: Final = 0.005
 _MESSAGES_PER_WAKE: Final = 32  # so that one busy peer does not starve the loop
+# Messages of one datagram. Measured on two cores, 32 connections: 8 save an eighth of the CPU of
+# router and shard; 16 save little more, and the other side waits longer for its work.
+PACK_LIMIT: Final = 8
 _ANCILLARY_BYTES: Final = socket.CMSG_SPACE(4)
+# Plain ints: `&` of the socket module's enum flags runs Python code.
+_PACK: Final = int(Kind.PACK)
+_CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)
+_TRUNCATED: Final = int(socket.MSG_TRUNC)
 _SHORT_OF_MEMORY: Final = frozenset({errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM})
 _PEER_GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN})
 
@@ -74,6 +92,8 @@ class Channel:
         self._decoder = Decoder()
         self._queue: deque[_Queued] = deque()
         self._queued_bytes = 0
+        self._pack: list[bytes] = []
+        self._pack_bytes = 0
         self._wants_writable = False
         self._retry: asyncio.TimerHandle | None = None
         self._peer_gone = False
@@ -95,6 +115,8 @@ class Channel:
         """
         if self._ended:
             return  # nobody reads any more
+        if self._pack:
+            self._send_pack()  # in order
         datagrams = encode(message)
         if (
             not self._queue
@@ -108,6 +130,29 @@ class Channel:
             self._enqueue(_Queued(datagram=part, descriptor=copy, begins=part is datagrams[0]))
         self._flush()
 
+    def send_soon(self, message: Message) -> None:
+        """Send a message when the loop turns, in one datagram with others of the same turn.
+
+        A system call and a wake-up of the peer then serve many exchanges. What `send` sends never
+        overtakes it.
+
+        Args:
+            message: What to say; no descriptor can go with it.
+        """
+        if self._ended:
+            return
+        if len(message.payload) > PAYLOAD_BYTES // 2:  # copying it would cost what it saves
+            self.send(message)
+            return
+        datagram = encode_whole(message)
+        size = packed_bytes(datagram)
+        if len(self._pack) == PACK_LIMIT or self._pack_bytes + size > PAYLOAD_BYTES:
+            self._send_pack()
+        if not self._pack:
+            self._loop.call_soon(self._send_pack)
+        self._pack.append(datagram)
+        self._pack_bytes += size
+
     def read_to_end(self) -> None:
         """Deliver everything that the dead peer had sent, to the end of file (rule 20)."""
         while not self._ended:
@@ -116,6 +161,7 @@ class Channel:
 
     def undelivered(self) -> list[Message]:
         """Messages of which nothing left, oldest first; of use once the peer is dead (rule 20)."""
+        self._send_pack()
         whole = itertools.dropwhile(lambda item: not item.begins, self._queue)
         decoder = Decoder()
         decoded = [decoder.feed(item.datagram) for item in whole]
@@ -125,9 +171,20 @@ class Channel:
         """Stop, forget the queue and close the socket; `on_end` is not called any more."""
         self._stop()
         self._ended = True
+        self._pack.clear()
         while self._queue:
             self._drop_first()
         self._sock.close()
+
+    def _send_pack(self) -> None:
+        datagrams, self._pack, self._pack_bytes = self._pack, [], 0
+        if not datagrams:
+            return
+        datagram = datagrams[0] if len(datagrams) == 1 else pack(datagrams)
+        if self._queue or not self._send_datagram(datagram, None):
+            for each in datagrams:
+                self._enqueue(_Queued(datagram=each, descriptor=None, begins=True))
+            self._flush()
 
     def _drop_first(self) -> None:
         item = self._queue.popleft()
@@ -184,10 +241,13 @@ class Channel:
             self._loop.remove_writer(self._sock.fileno())
 
     def _on_readable(self) -> None:
+        left = _MESSAGES_PER_WAKE
         try:
-            for _ in range(_MESSAGES_PER_WAKE):
-                if self._ended or not self._receive():
+            while left > 0 and not self._ended:
+                count = self._receive()
+                if not count:
                     return
+                left -= count
         except LocalProtocolError:
             # Nothing that comes later can be trusted: without its channel a shard ends, and with
             # it the group (lending rule 7).
@@ -195,28 +255,39 @@ class Channel:
             self.close()
             self._on_end()
 
-    def _receive(self) -> bool:
-        """Take one datagram; False when there is none now."""
+    def _receive(self) -> int:
+        """Take one datagram; how many messages and parts came with it, 0 when none is there now."""
         try:
             datagram, ancillary, flags, _ = self._sock.recvmsg(
-                MAX_BYTES, _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+                MAX_BYTES, _ANCILLARY_BYTES, _CLOEXEC
             )
         except BlockingIOError:
-            return False
+            return 0
         except ConnectionResetError:
             # Queued datagrams may still follow the reset (seen): go on reading.
             self._peer_gone = True
-            return True
+            return 1
         if not datagram:
             self._end()
-            return False
-        if flags & socket.MSG_TRUNC:
+            return 0
+        if flags & _TRUNCATED:
             raise LocalProtocolError("truncated channel message")
-        descriptor = _descriptor_in(ancillary)
+        descriptor = _descriptor_in(ancillary) if ancillary else None
         message = self._decoder.feed(datagram)
-        if message is not None:
-            self._on_message(message, descriptor)
-        return True
+        if message is None:
+            return 1
+        if message.kind == _PACK:
+            return self._deliver_pack(message.payload)
+        self._on_message(message, descriptor)
+        return 1
+
+    def _deliver_pack(self, payload: bytes) -> int:
+        datagrams = unpack(payload)
+        for datagram in datagrams:
+            message = self._decoder.feed(datagram)
+            if message is not None and not self._ended:
+                self._on_message(message, None)
+        return len(datagrams)
 
     def _end(self) -> None:
         if not self._ended:

@@ -79,6 +79,9 @@ class Reception(Protocol):
         """The shard that must serve a request; raises ClientVisibleError if nobody can."""
 
 
+_HEAD: Final = SlotState.HEAD  # naming an enum member costs 70 ns on Python 3.11
+
+
 class Connection(asyncio.Protocol):
     """Serves the heads of one client connection; see the module docstring.
 
@@ -118,7 +121,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a head, or discard what comes after the end."""
-        if self.slot.state is SlotState.HEAD:
+        if self.slot.state is _HEAD:
             if self._is_head_begun:
                 self._buffer += data
             else:
@@ -173,10 +176,10 @@ class Connection(asyncio.Protocol):
             leftover: Bytes that follow the exchange; the begin of the next head.
             kept: Whether the connection can carry another exchange.
         """
-        if self.slot.take_back(shard, kept=kept) is SlotState.ENDING:
-            self._linger()
-        else:
+        if self.slot.take_back(shard, kept=kept) is _HEAD:
             self._wait_for_head(leftover)
+        else:
+            self._linger()
 
     def lend_again(self, head: Head, shard: int, payload: bytes) -> None:
         """Repeat a loan that a shard refused; the slot is in HEAD."""
@@ -268,18 +271,16 @@ class Connection(asyncio.Protocol):
 
     def _serve_heads(self) -> None:
         """Serve heads in the buffer while they can be answered here; at most one is lent."""
-        while self.slot.state is SlotState.HEAD:
-            if self._front.is_closing and not self._buffer:
-                self.end()
-                return
+        while self.slot.state is _HEAD:
             if not self._buffer:
+                if self._front.is_closing:
+                    self.end()
                 return
             if self._transport.get_write_buffer_size():
                 self._wait_for_flush()
                 return
-            stripped = strip_leading_crlf(self._buffer)
-            if stripped is not self._buffer:
-                self._buffer, self._scanned = stripped, 0
+            if self._buffer.startswith(b"\r\n"):
+                self._buffer, self._scanned = strip_leading_crlf(self._buffer), 0
                 self._restart_clock()
                 continue
             try:

@@ -2,8 +2,10 @@
 
 A message is one SEQPACKET datagram: a fixed header, then a payload. It is at most `MAX_BYTES`; a
 longer payload travels as DATA parts of the same slot and generation before the message that
-closes them (lending rule 7). `encode` makes the datagrams, a `Decoder` joins them again. Nothing
-here touches a socket; descriptors travel beside the last datagram and are the channel's business.
+closes them (lending rule 7). `encode` makes the datagrams, a `Decoder` joins them again. Several
+small messages may travel in one datagram, as a PACK (`pack`, `unpack`): a system call and a
+wake-up for many. Nothing here touches a socket; descriptors travel beside the last datagram and
+are the channel's business.
 
 Spec: docs/lending.md#messages
 """
@@ -12,13 +14,17 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sessions.errors import LocalProtocolError
 
 _HEADER: Final = struct.Struct("<BBxxIIxxxxQ")  # kind, argument, slot, head length, generation
+_HEADER_BYTES: Final = _HEADER.size
+_LENGTH: Final = struct.Struct("<I")  # before each datagram in a PACK
+_LENGTH_BYTES: Final = _LENGTH.size
 MAX_BYTES: Final = 32768
-PAYLOAD_BYTES: Final = MAX_BYTES - _HEADER.size
+PAYLOAD_BYTES: Final = MAX_BYTES - _HEADER_BYTES
 
 
 class Kind(enum.IntEnum):
@@ -30,6 +36,10 @@ class Kind(enum.IntEnum):
     RELEASE = 4  # (router) the connection is gone
     REFUSE = 5  # (shard) argument is RefuseReason, payload the bytes of the LEND
     DATA = 6  # (both) a part of the payload of the message that follows
+    PACK = 7  # (both) payload holds the datagrams of other messages
+
+
+_DATA: Final = int(Kind.DATA)  # naming an enum member costs 70 ns on Python 3.11
 
 
 class LendFlag(enum.IntFlag):
@@ -72,16 +82,59 @@ class Message(NamedTuple):
     payload: bytes
 
 
+def encode_whole(message: Message) -> bytes:
+    """The one datagram of a message whose payload has at most `PAYLOAD_BYTES`."""
+    kind, argument, slot, head_bytes, generation, payload = message
+    return _HEADER.pack(kind, argument, slot, head_bytes, generation) + payload
+
+
 def encode(message: Message) -> list[bytes]:
     """The datagrams of a message, in the order in which they must be sent."""
     kind, argument, slot, head_bytes, generation, payload = message
     if len(payload) <= PAYLOAD_BYTES:
-        return [_HEADER.pack(kind, argument, slot, head_bytes, generation) + payload]
+        return [encode_whole(message)]
     part_header = _HEADER.pack(Kind.DATA, 0, slot, 0, generation)
     cut = (len(payload) - 1) // PAYLOAD_BYTES * PAYLOAD_BYTES
     parts = [part_header + payload[at : at + PAYLOAD_BYTES] for at in range(0, cut, PAYLOAD_BYTES)]
     parts.append(_HEADER.pack(kind, argument, slot, head_bytes, generation) + payload[cut:])
     return parts
+
+
+def packed_bytes(datagram: bytes) -> int:
+    """What a datagram takes of the `PAYLOAD_BYTES` of a PACK."""
+    return _LENGTH_BYTES + len(datagram)
+
+
+def pack(datagrams: Sequence[bytes]) -> bytes:
+    """One datagram that holds those of several messages, in their order.
+
+    Args:
+        datagrams: Of messages that are one datagram each; their `packed_bytes` add up to at most
+            `PAYLOAD_BYTES`.
+    """
+    parts = [_HEADER.pack(Kind.PACK, 0, 0, 0, 0)]
+    for datagram in datagrams:
+        parts += (_LENGTH.pack(len(datagram)), datagram)
+    return b"".join(parts)
+
+
+def unpack(payload: bytes) -> list[bytes]:
+    """The datagrams in the payload of a PACK.
+
+    Raises:
+        LocalProtocolError: They do not fill the payload; the peer is broken.
+    """
+    datagrams = []
+    end = 0
+    while end < len(payload):
+        start = end + _LENGTH_BYTES
+        if start > len(payload):
+            raise LocalProtocolError("a length in a pack is cut")
+        end = start + _LENGTH.unpack_from(payload, start - _LENGTH_BYTES)[0]
+        if end > len(payload):
+            raise LocalProtocolError("a message in a pack is cut")
+        datagrams.append(payload[start:end])
+    return datagrams
 
 
 class Decoder:
@@ -104,11 +157,11 @@ class Decoder:
         Raises:
             LocalProtocolError: The datagram is shorter than a header; the peer is broken.
         """
-        if len(datagram) < _HEADER.size:
+        if len(datagram) < _HEADER_BYTES:
             raise LocalProtocolError(f"datagram of {len(datagram)} bytes is no message")
         kind, argument, slot, head_bytes, generation = _HEADER.unpack_from(datagram)
-        payload = datagram[_HEADER.size :]
-        if kind == Kind.DATA:
+        payload = datagram[_HEADER_BYTES:]
+        if kind == _DATA:
             self._parts.setdefault((slot, generation), []).append(payload)
             return None
         if self._parts:

@@ -10,6 +10,7 @@ Spec: docs/lending.md#router
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from sessions.errors import (
     GroupDyingError,
@@ -26,6 +27,13 @@ from sessions.router.shards import Loan, ShardLink, least_loaded
 from sessions.routing.ids import owner_of
 from sessions.routing.kinds import Named
 from sessions.wire.head import Head
+
+# Plain ints: naming an enum member costs 70 ns on Python 3.11, and every exchange passes here.
+_LEND: Final = int(Kind.LEND)
+_DESCRIPTOR: Final = int(LendFlag.DESCRIPTOR)
+_BACK: Final = int(Kind.BACK)
+_KEPT: Final = int(Keep.KEPT)
+_ANSWERS: Final = (_BACK, int(Kind.REFUSE))
 
 
 class Dispatch:
@@ -125,11 +133,12 @@ class Dispatch:
         slot = connection.slot
         needs_descriptor = slot.lend(shard)
         link.loans[slot.number] = Loan(connection=connection, head=head)
-        flags = LendFlag.DESCRIPTOR if needs_descriptor else 0
-        link.channel.send(
-            Message(Kind.LEND, flags, slot.number, head.size, slot.generation, payload),
-            connection.descriptor if needs_descriptor else None,
-        )
+        flags = _DESCRIPTOR if needs_descriptor else 0
+        message = Message(_LEND, flags, slot.number, head.size, slot.generation, payload)
+        if needs_descriptor:
+            link.channel.send(message, connection.descriptor)
+        else:
+            link.channel.send_soon(message)
 
     def release(self, slot: int, holders: list[int]) -> None:
         """Tell the shards that hold a copy to drop it."""
@@ -150,25 +159,25 @@ class Dispatch:
         Raises:
             LocalProtocolError: A shard said what a shard does not say.
         """
-        if message.kind not in (Kind.BACK, Kind.REFUSE):
-            raise LocalProtocolError(f"message of kind {message.kind} from shard {link.index}")
-        loan = link.loans.get(message.slot)
+        kind, argument, number, _, generation, payload = message
+        if kind not in _ANSWERS:
+            raise LocalProtocolError(f"message of kind {kind} from shard {link.index}")
+        loan = link.loans.get(number)
         if loan is None:
             return  # about a connection that is gone
         connection = loan.connection
-        if not connection.slot.is_current(link.index, message.generation):
+        if not connection.slot.is_current(link.index, generation):
             return
-        del link.loans[message.slot]
-        if message.kind == Kind.BACK:
-            kept = message.argument == Keep.KEPT
-            connection.take_back(link.index, message.payload, kept=kept)
+        del link.loans[number]
+        if kind == _BACK:
+            connection.take_back(link.index, payload, kept=argument == _KEPT)
             return
         connection.slot.take_refusal(link.index)
-        if message.argument == RefuseReason.NOT_PARKED:
-            connection.lend_again(loan.head, link.index, message.payload)
+        if argument == RefuseReason.NOT_PARKED:
+            connection.lend_again(loan.head, link.index, payload)
             return
         error = OverloadedError(f"shard {link.index} has no file descriptor left, try again soon")
-        connection.answer_refused(error, loan.head, message.payload)
+        connection.answer_refused(error, loan.head, payload)
 
 
 def gone_error(link: ShardLink) -> ShardGoneError:

@@ -82,9 +82,12 @@ class SessionKind:
     body: BodyNaming | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Named:
-    """A session that a request names: its kind, and its key (the id, for a rollout)."""
+    """A session that a request names: its kind, and its key (the id, for a rollout).
+
+    Nobody changes it; one is made for every request, and freezing doubles what that costs.
+    """
 
     kind: SessionKind
     key: str

@@ -78,6 +78,11 @@ class Lender(Protocol):
         """The copy of the connection is gone, lent or parked."""
 
 
+# Naming an enum member costs 70 ns on Python 3.11; an exchange asks for these ten times.
+_PARKED: Final = LoanState.PARKED
+_LENT: Final = LoanState.LENT
+
+
 class Exchange(HttpToolsProtocol):
     """Serves the loans of one connection; see the module docstring.
 
@@ -95,7 +100,7 @@ class Exchange(HttpToolsProtocol):
         super().__init__(config, server_state, app_state)
         self.slot = -1
         self.generation = 0
-        self.loan = LoanState.PARKED
+        self.loan = _PARKED
         self.progress_at = 0.0
         self.is_watched = False
         self._first_loan: tuple[int, int, bytes] | None = None
@@ -119,7 +124,7 @@ class Exchange(HttpToolsProtocol):
             head_bytes: How many bytes of `data` are the request head.
             data: The head and what was read behind it.
         """
-        self.loan = LoanState.LENT
+        self.loan = _LENT
         self.generation = generation
         self.progress_at = self.loop.time()
         self.is_watched = False
@@ -131,7 +136,7 @@ class Exchange(HttpToolsProtocol):
         super().data_received(data[:head_bytes])
         if len(data) > head_bytes:
             self.data_received(data[head_bytes:])
-        if self.loan is LoanState.LENT:
+        if self.loan is _LENT:
             self._lent.is_body_missing = not self._body.is_whole
             self.flow.resume_reading()
             self._lender.on_begun(self)
@@ -184,7 +189,7 @@ class Exchange(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take body bytes, and keep what comes behind the body."""
-        if self._body.is_whole or self.loan is not LoanState.LENT:
+        if self._body.is_whole or self.loan is not _LENT:
             self._keep(data)
             return
         self.progress_at = self.loop.time()
@@ -218,7 +223,7 @@ class Exchange(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or the loan was closed."""
         super().connection_lost(exc)
-        was_lent = self.loan is LoanState.LENT
+        was_lent = self.loan is _LENT
         self.loan = LoanState.GONE
         self._lender.on_lost(self)
         if was_lent:
@@ -302,11 +307,12 @@ class Exchange(HttpToolsProtocol):
             self._keeps_with_body, self.cycle.keep_alive = False, True
 
     def _give_back_if_over(self) -> None:
-        if not (self._is_reply_whole and self._body.is_whole and self.loan is LoanState.LENT):
+        if not (self._is_reply_whole and self._body.is_whole and self.loan is _LENT):
             return
         transport = self._lent
         if transport.is_closing():
             return
+        transport.release_head()
         if transport.get_write_buffer_size():
             if not self._has_low_limit:
                 self._has_low_limit = True
@@ -318,13 +324,14 @@ class Exchange(HttpToolsProtocol):
         leftover, self._leftover = self._leftover, b""
         if not leftover:
             transport.mark_complete()
-        self.loan = LoanState.PARKED
+        self.loan = _PARKED
         self.connections.discard(self)
         transport.park(self.flow)
         self._lender.take_back(self, leftover, kept=True)
 
     def _fail(self, error: ClientVisibleError) -> None:
         """End the request: with a reply if none began, and the connection with it."""
+        self._lent.drop_head()
         if not self._lent.has_replied:
             head_only = self.scope["method"] == "HEAD"
             self._lent.write(render_error(error, close=True, head_only=head_only))

@@ -21,7 +21,7 @@ from sessions.lending.connection import Connection
 from sessions.lending.group import Group
 from sessions.routing.kinds import Named
 from sessions.shard.exchange import Exchange
-from sessions.shard.lent_transport import HouseTransport, LentTransport
+from sessions.shard.lent_transport import HeldHeads, HouseTransport, LentTransport
 from sessions.shard.sweep import Sweep
 from sessions.wire.head import Head
 
@@ -48,6 +48,7 @@ class House:
         self._exchanges: dict[int, Exchange] = {}
         self._borrowed: dict[int, Connection] = {}
         self._sweep = Sweep(group.settings.body_timeout_s)
+        self._held_heads = HeldHeads()
         self._is_closing = False
 
     def open(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
@@ -118,7 +119,7 @@ class House:
         def on_closed() -> None:
             self._loop.call_soon(exchange.connection_lost, None)
 
-        return HouseTransport(transport, self._cells, exchange.slot, on_closed)
+        return HouseTransport(transport, self._cells, exchange.slot, self._held_heads, on_closed)
 
     def on_begun(self, exchange: Exchange) -> None:
         """Look after the exchange if it lasts."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
+from typing import Any, Final
 
 from uvicorn import Config
 from uvicorn.server import ServerState
@@ -23,10 +23,17 @@ from sessions.lending.cells import Cells
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.shard.exchange import Exchange, LoanState
-from sessions.shard.lent_transport import LentTransport
+from sessions.shard.lent_transport import HeldHeads, LentTransport
 from sessions.shard.sweep import Sweep
 
 logger = logging.getLogger(__name__)
+
+# Plain ints: naming an enum member costs 70 ns on Python 3.11, `&` of a flag 900 ns.
+_LEND: Final = int(Kind.LEND)
+_DESCRIPTOR: Final = int(LendFlag.DESCRIPTOR)
+_BACK: Final = int(Kind.BACK)
+_KEPT: Final = int(Keep.KEPT)
+_LOST: Final = int(Keep.LOST)
 
 
 class Loans:
@@ -51,6 +58,7 @@ class Loans:
         self._exchanges: dict[int, Exchange] = {}
         self._adoptions: set[asyncio.Task[None]] = set()
         self._sweep = Sweep(body_timeout_s)
+        self._held_heads = HeldHeads()
         self._channel: Channel
 
     def attach(self, channel: Channel) -> None:
@@ -80,7 +88,7 @@ class Loans:
         Raises:
             LocalProtocolError: The router said what a router does not say.
         """
-        if message.kind == Kind.LEND:
+        if message.kind == _LEND:
             self._on_lend(message, descriptor)
         elif message.kind == Kind.RELEASE:
             exchange = self._exchanges.pop(message.slot, None)
@@ -90,7 +98,7 @@ class Loans:
             raise LocalProtocolError(f"message of kind {message.kind} from the router")
 
     def _on_lend(self, message: Message, descriptor: int | None) -> None:
-        if message.argument & LendFlag.DESCRIPTOR:
+        if message.argument & _DESCRIPTOR:
             if descriptor is None:
                 logger.warning("no descriptor left for a connection slot=%d", message.slot)
                 self._refuse(message, RefuseReason.NO_DESCRIPTOR)
@@ -127,7 +135,7 @@ class Loans:
 
     def wrap(self, transport: asyncio.Transport, exchange: Exchange) -> LentTransport:
         """A transport whose close ends this process's copy of the connection."""
-        return LentTransport(transport, self._cells, exchange.slot)
+        return LentTransport(transport, self._cells, exchange.slot, self._held_heads)
 
     def on_begun(self, exchange: Exchange) -> None:
         """Look after the exchange if it lasts."""
@@ -144,5 +152,5 @@ class Loans:
             del self._exchanges[exchange.slot]
 
     def _send_back(self, slot: int, generation: int, leftover: bytes, *, kept: bool) -> None:
-        keep = Keep.KEPT if kept else Keep.LOST
-        self._channel.send(Message(Kind.BACK, keep, slot, 0, generation, leftover))
+        keep = _KEPT if kept else _LOST
+        self._channel.send_soon(Message(_BACK, keep, slot, 0, generation, leftover))

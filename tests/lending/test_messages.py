@@ -17,6 +17,10 @@ from sessions.lending.messages import (
     Message,
     RefuseReason,
     encode,
+    encode_whole,
+    pack,
+    packed_bytes,
+    unpack,
 )
 
 HEADER_BYTES = MAX_BYTES - PAYLOAD_BYTES
@@ -136,3 +140,24 @@ def test_numbers_of_kinds_and_arguments_differ() -> None:
     assert len({int(kind) for kind in Kind}) == len(Kind)
     assert int(Keep.KEPT) != int(Keep.LOST)
     assert int(RefuseReason.NO_DESCRIPTOR) != int(RefuseReason.NOT_PARKED)
+
+
+@LAW
+@given(st.lists(st.binary(max_size=200), max_size=9))
+def test_a_pack_gives_its_datagrams_back_in_order(datagrams: list[bytes]) -> None:
+    (message,) = joined([pack(datagrams)])
+    assert message.kind == Kind.PACK
+    assert unpack(message.payload) == datagrams
+    assert len(message.payload) == sum(map(packed_bytes, datagrams))
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+def test_a_pack_that_is_cut_is_refused(cut: int) -> None:
+    (message,) = joined([pack([b"first", b"last"])])
+    with pytest.raises(LocalProtocolError, match="in a pack is cut"):
+        unpack(message.payload[:-cut] if cut < 8 else message.payload[:9] + b"\1\0\0")
+
+
+def test_the_one_datagram_of_a_short_message_is_what_encode_makes() -> None:
+    message = Message(Kind.BACK, Keep.KEPT, 3, 0, 9, b"next head")
+    assert [encode_whole(message)] == encode(message)

@@ -512,6 +512,7 @@ async def test_the_cell_tells_how_far_the_reply_is(stage: Stage, app: HeldApp) -
     _client, call = await asked(stage, app, GET)
     states = [cell_of(stage)]
     await call.start(length=2)
+    await turn()  # a head is held until then
     states.append(cell_of(stage))
     await call.write(b"o")
     states.append(cell_of(stage))

@@ -91,7 +91,8 @@ class Stage:
         else:
             server = ShardServer(cast("Any", Guarded(apps[0])))
             self.server_state = server.server_state
-            self.house = House(group, server.config, server.server_state, {})
+            self.house = House(group)
+            self.house.open(server.config, server.server_state, {})
             self.front = Front(group, self.house)
 
     def _add_shard(self, dispatch: Dispatch, index: int, shard: ShardStage) -> None:
