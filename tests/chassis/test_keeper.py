@@ -39,6 +39,7 @@ def server(tmp_path: Path) -> Arbiter:
 
 
 def _worker(server: Arbiter, age: int) -> Worker:
+    assert server.log is not None
     worker = server.worker_class(age, server.pid, [], server.app, 1, server.cfg, server.log)
     worker.tmp.close()
     return worker

@@ -146,7 +146,11 @@ def test_usr1_makes_every_process_open_its_log_again(groups: Groups, tmp_path: P
     wait_until(log.exists, "the log was opened again")
     for member in ("router", "shard 0", "shard 1"):
         pid = group.pids[member]
-        wait_until(lambda pid=pid: str(log) in _open_files(pid), f"{member} opened it again")
+
+        def is_open(pid: int = pid) -> bool:
+            return str(log) in _open_files(pid)
+
+        wait_until(is_open, f"{member} opened it again")
         assert str(moved) not in _open_files(pid)
     assert group.terminate() == 0
     assert "Shutting down" in log.read_text()

@@ -12,7 +12,12 @@ def test_nothing_is_said_before_the_first_write():
 
 def test_the_text_of_a_child_is_read_by_its_parent():
     reason = SharedReason()
-    status_of(lambda: (reason.write("out of paper"), os._exit(3)))
+
+    def child() -> None:
+        reason.write("out of paper")
+        os._exit(3)
+
+    status_of(child)
     assert reason.text == "out of paper"
 
 

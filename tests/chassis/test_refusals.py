@@ -71,7 +71,7 @@ def test_nothing_is_refused_in_our_own_configuration():
 def test_a_harmful_option_is_named_and_answered(
     name: str, value: object, option: str, instead: str
 ):
-    (reason,) = _reasons(**{name: value})
+    (reason,) = refused_settings(_cfg(**{name: value}), _SETTINGS, {}, app_uri=_APP)
     found, _, why = reason.partition(": ")
     assert found == option
     assert instead in why
