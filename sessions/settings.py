@@ -65,6 +65,7 @@ class Settings:
     graceful_s: int = 30
     drain_delay_s: float = 0.0
     max_connections: int = 8192
+    parked_connections: int = 4096
     head_bytes: int = 65536
     head_timeout_s: float = 15.0
     idle_timeout_s: float = 75.0
@@ -232,6 +233,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "graceful_s": _whole(1, 86400),
     "drain_delay_s": _seconds(0, 3600),
     "max_connections": _whole(1, 1_000_000),
+    "parked_connections": _whole(1, 1_000_000),
     "head_bytes": _whole(1024, 1 << 20),
     "head_timeout_s": _seconds(0.1, 3600),
     "idle_timeout_s": _seconds(0.1, 86400),

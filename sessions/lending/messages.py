@@ -36,6 +36,7 @@ class Kind(enum.IntEnum):
     RELEASE = 4  # (router) the connection is gone
     REFUSE = 5  # (shard) argument is RefuseReason, payload the bytes of the LEND
     DATA = 6  # (both) a part of the payload of the message that follows
+    WISH_RELEASE = 8  # (shard) asks for a RELEASE of a parked copy; the router decides
     PACK = 7  # (both) payload holds the datagrams of other messages
 
 
@@ -46,6 +47,7 @@ class LendFlag(enum.IntFlag):
     """Bits of a LEND's argument."""
 
     DESCRIPTOR = 1  # the connection's descriptor comes with this message
+    LAST = 2  # the group was told to stop: the reply shall carry `Connection: close`
 
 
 class Keep(enum.IntEnum):

@@ -156,6 +156,18 @@ class Slot:
         self._parked &= ~(1 << shard)
         self.feed(SlotEvent.REFUSED)
 
+    def drop_copy(self, shard: int) -> bool:
+        """A shard wishes to be rid of its parked copy.
+
+        Returns:
+            Whether it may: it holds one, and the connection is not lent to it.
+        """
+        bit = 1 << shard
+        if self._shard == shard or not self._parked & bit:
+            return False
+        self._parked &= ~bit
+        return True
+
     def judge_death(self, shard: int, cell: CellState) -> SlotEvent | None:
         """A shard died: forget its copy, and say what becomes of a loan that it had.
 

@@ -44,9 +44,16 @@ class Dispatch:
         cause: Why the group is dying, or "".
     """
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, *, is_leaving: Callable[[], bool] = lambda: False) -> None:
+        """Know no shard yet.
+
+        Args:
+            shards: How many will say HELLO.
+            is_leaving: Whether the group was told to stop: each reply is its connection's last.
+        """
         self.links: dict[int, ShardLink] = {}
         self.cause = ""
+        self._is_leaving = is_leaving
         self._shards = shards
         self._ready: list[ShardLink] = []  # every link by index, once all said HELLO
         self._alive: list[ShardLink] = []  # those of them that live
@@ -134,8 +141,11 @@ class Dispatch:
         needs_descriptor = slot.lend(shard)
         link.loans[slot.number] = Loan(connection=connection, head=head)
         flags = _DESCRIPTOR if needs_descriptor else 0
+        if self._is_leaving():
+            flags |= LendFlag.LAST
         message = Message(_LEND, flags, slot.number, head.size, slot.generation, payload)
         if needs_descriptor:
+            link.copies[slot.number] = connection
             link.channel.send(message, connection.descriptor)
         else:
             link.channel.send_soon(message)
@@ -143,7 +153,9 @@ class Dispatch:
     def release(self, slot: int, holders: list[int]) -> None:
         """Tell the shards that hold a copy to drop it."""
         for index in holders:
-            self.links[index].channel.send(Message(Kind.RELEASE, 0, slot, 0, 0, b""))
+            link = self.links[index]
+            link.copies.pop(slot, None)
+            link.channel.send(Message(Kind.RELEASE, 0, slot, 0, 0, b""))
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone: a late word about its loan means nothing."""
@@ -154,12 +166,15 @@ class Dispatch:
     # --- what a channel calls
 
     def on_message(self, link: ShardLink, message: Message) -> None:
-        """Act on a BACK or REFUSE.
+        """Act on a BACK, REFUSE or WISH_RELEASE.
 
         Raises:
             LocalProtocolError: A shard said what a shard does not say.
         """
         kind, argument, number, _, generation, payload = message
+        if kind == Kind.WISH_RELEASE:
+            self._grant_release(link, number)
+            return
         if kind not in _ANSWERS:
             raise LocalProtocolError(f"message of kind {kind} from shard {link.index}")
         loan = link.loans.get(number)
@@ -170,6 +185,8 @@ class Dispatch:
             return
         del link.loans[number]
         if kind == _BACK:
+            if argument != _KEPT:
+                link.copies.pop(number, None)
             connection.take_back(link.index, payload, kept=argument == _KEPT)
             return
         connection.slot.take_refusal(link.index)
@@ -178,6 +195,12 @@ class Dispatch:
             return
         error = OverloadedError(f"shard {link.index} has no file descriptor left, try again soon")
         connection.answer_refused(error, loan.head, payload)
+
+    def _grant_release(self, link: ShardLink, number: int) -> None:
+        """Rule 9: only the router decides, so that no LEND crosses a drop."""
+        connection = link.copies.get(number)
+        if connection is not None and connection.slot.drop_copy(link.index):
+            self.release(number, [link.index])
 
 
 def gone_error(link: ShardLink) -> ShardGoneError:

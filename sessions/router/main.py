@@ -57,7 +57,7 @@ class _Router:
         self._listeners = listeners
         self._life = life
         self._loop = asyncio.get_running_loop()
-        self._dispatch = Dispatch(group.settings.shards)
+        self._dispatch = Dispatch(group.settings.shards, is_leaving=lambda: group.board.draining)
         self._front = Front(group, self._dispatch)
         self._death: asyncio.Task[None] | None = None
         self._channel_listener: socket.socket

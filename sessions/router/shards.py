@@ -36,6 +36,7 @@ class ShardLink:
         channel: To it.
         loans: By slot number.
         is_alive: Until its pidfd says otherwise.
+        copies: Connections that were lent there and may be parked there, by slot number.
         sessions: Open sessions as the board told at the last refresh.
         newcomers: Requests without a session sent there since.
     """
@@ -45,6 +46,7 @@ class ShardLink:
     pidfd: int
     channel: Channel
     loans: dict[int, Loan] = field(default_factory=dict)
+    copies: dict[int, Connection] = field(default_factory=dict)
     is_alive: bool = True
     sessions: int = 0
     newcomers: int = 0

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from uvicorn import Config
@@ -103,7 +105,7 @@ class Exchange(HttpToolsProtocol):
         self.loan = _PARKED
         self.progress_at = 0.0
         self.is_watched = False
-        self._first_loan: tuple[int, int, bytes] | None = None
+        self._first_loan: Callable[[], None] | None = None
         self._lender = lender
         self._lent: LentTransport
         self._body = RequestBody(content_length=0, chunked=False)
@@ -116,13 +118,14 @@ class Exchange(HttpToolsProtocol):
 
     # --- loans
 
-    def lend(self, generation: int, head_bytes: int, data: bytes) -> None:
+    def lend(self, generation: int, head_bytes: int, data: bytes, *, is_last: bool = False) -> None:
         """Begin an exchange.
 
         Args:
             generation: Of this loan.
             head_bytes: How many bytes of `data` are the request head.
             data: The head and what was read behind it.
+            is_last: The reply shall say that it is the connection's last.
         """
         self.loan = _LENT
         self.generation = generation
@@ -134,6 +137,8 @@ class Exchange(HttpToolsProtocol):
         self._lent.begin_loan(generation)
         self.connections.add(self)
         super().data_received(data[:head_bytes])
+        if is_last and self.cycle is not None:
+            self.cycle.keep_alive = False
         if len(data) > head_bytes:
             self.data_received(data[head_bytes:])
         if self.loan is _LENT:
@@ -141,9 +146,11 @@ class Exchange(HttpToolsProtocol):
             self.flow.resume_reading()
             self._lender.on_begun(self)
 
-    def announce(self, generation: int, head_bytes: int, data: bytes) -> None:
+    def announce(
+        self, generation: int, head_bytes: int, data: bytes, *, is_last: bool = False
+    ) -> None:
         """Say which loan begins when the transport is there; see `lend`."""
-        self._first_loan = (generation, head_bytes, data)
+        self._first_loan = partial(self.lend, generation, head_bytes, data, is_last=is_last)
 
     def hand_over(self) -> None:
         """The loan is closed, the connection is not: its own process reads on."""
@@ -185,7 +192,7 @@ class Exchange(HttpToolsProtocol):
         elif self._first_loan is not None:
             first, self._first_loan = self._first_loan, None
             self.loop.call_soon(self._lent.on_started)
-            self.lend(*first)
+            first()
 
     def data_received(self, data: bytes) -> None:
         """Take body bytes, and keep what comes behind the body."""

@@ -50,6 +50,7 @@ class House:
         self._sweep = Sweep(group.settings.body_timeout_s)
         self._held_heads = HeldHeads()
         self._is_closing = False
+        self._board = group.board
 
     def open(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         """The application has started: take requests from now on."""
@@ -95,7 +96,7 @@ class House:
             self._exchanges[slot.number] = exchange
             exchange.connection_made(connection.transport)
         connection.transport.set_protocol(exchange)
-        exchange.lend(slot.generation, head.size, payload)
+        exchange.lend(slot.generation, head.size, payload, is_last=self._board.draining)
 
     def _new_exchange(self) -> Exchange:
         if self._app is None:

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 # Plain ints: naming an enum member costs 70 ns on Python 3.11, `&` of a flag 900 ns.
 _LEND: Final = int(Kind.LEND)
 _DESCRIPTOR: Final = int(LendFlag.DESCRIPTOR)
+_LAST: Final = int(LendFlag.LAST)
 _BACK: Final = int(Kind.BACK)
 _KEPT: Final = int(Keep.KEPT)
 _LOST: Final = int(Keep.LOST)
@@ -48,6 +49,7 @@ class Loans:
         cells: Cells,
         body_limit_bytes: int,
         body_timeout_s: float,
+        parked_limit: int,
     ) -> None:
         self.body_limit_bytes = body_limit_bytes
         self._config = config
@@ -56,6 +58,8 @@ class Loans:
         self._cells = cells
         self._loop = asyncio.get_running_loop()
         self._exchanges: dict[int, Exchange] = {}
+        self._parked: dict[int, Exchange] = {}  # in the order in which they were given back
+        self._parked_limit = parked_limit
         self._adoptions: set[asyncio.Task[None]] = set()
         self._sweep = Sweep(body_timeout_s)
         self._held_heads = HeldHeads()
@@ -93,6 +97,7 @@ class Loans:
         elif message.kind == Kind.RELEASE:
             exchange = self._exchanges.pop(message.slot, None)
             if exchange is not None:
+                self._parked.pop(message.slot, None)
                 exchange.release()
         else:
             raise LocalProtocolError(f"message of kind {message.kind} from the router")
@@ -113,12 +118,23 @@ class Loans:
         parked = self._exchanges.get(message.slot)
         if parked is None:
             self._refuse(message, RefuseReason.NOT_PARKED)
-        else:
-            parked.lend(message.generation, message.head_bytes, message.payload)
+            return
+        self._parked.pop(message.slot, None)
+        parked.lend(
+            message.generation,
+            message.head_bytes,
+            message.payload,
+            is_last=bool(message.argument & _LAST),
+        )
 
     async def _adopt(self, exchange: Exchange, descriptor: int, message: Message) -> None:
         sock = socket.socket(fileno=descriptor)
-        exchange.announce(message.generation, message.head_bytes, message.payload)
+        exchange.announce(
+            message.generation,
+            message.head_bytes,
+            message.payload,
+            is_last=bool(message.argument & _LAST),
+        )
         try:
             await self._loop.connect_accepted_socket(lambda: exchange, sock)
         except OSError as error:
@@ -145,11 +161,22 @@ class Loans:
         """Tell the router that the exchange is over."""
         self._sweep.discard(exchange)
         self._send_back(exchange.slot, exchange.generation, leftover, kept=kept)
+        if kept:
+            self._park(exchange)
+
+    def _park(self, exchange: Exchange) -> None:
+        """Keep the copy; over the limit, wish to be rid of the one that waits the longest."""
+        self._parked[exchange.slot] = exchange
+        if len(self._parked) > self._parked_limit:
+            oldest = self._parked.pop(next(iter(self._parked)))
+            wish = Message(Kind.WISH_RELEASE, 0, oldest.slot, 0, oldest.generation, b"")
+            self._channel.send_soon(wish)
 
     def on_lost(self, exchange: Exchange) -> None:
         """Forget a copy that is gone."""
         if self._exchanges.get(exchange.slot) is exchange:
             del self._exchanges[exchange.slot]
+            self._parked.pop(exchange.slot, None)
 
     def _send_back(self, slot: int, generation: int, leftover: bytes, *, kept: bool) -> None:
         keep = _KEPT if kept else _LOST

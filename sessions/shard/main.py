@@ -59,6 +59,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
         cells=group.cells,
         body_limit_bytes=group.settings.body_bytes,
         body_timeout_s=group.settings.body_timeout_s,
+        parked_limit=group.settings.parked_connections,
     )
     has_ended = asyncio.Event()
     channel = Channel(loop, await _connect(group), loans.on_message, has_ended.set)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import signal
 
@@ -167,3 +168,23 @@ async def test_descriptors_are_back_at_the_start_after_mixed_requests(shared: Sh
     tally = await run_mix(group.address, clients=25, exchanges=210, seed=7)
     assert tally.exchanges >= 5000
     await wait_until_async(lambda: counts() == before, "descriptors are back", 30)
+
+
+def test_a_shard_keeps_no_more_parked_copies_than_its_limit(groups: Groups):
+    """Rule 9: it wishes to be rid of the one that waits the longest, and the router releases it."""
+    limit = 5
+    group = groups.start(shards=2, app=APP, env={"SESSIONS_PARKED_CONNECTIONS": str(limit)})
+    sessions = [ids_of_shard(shard, 2)[0] for shard in range(2)]
+    shards = [group.pids[f"shard {shard}"] for shard in range(2)]
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawConnection(group.address)) for _ in range(20)]
+        for _ in range(3):
+            for number, client in enumerate(clients):
+                target = f"/sessions/{sessions[number % 2]}/echo?id={number}&out=8"
+                reply = client.ask(request_bytes("GET", target))
+                assert reply.body == pattern_of(str(number), 8)
+        wait_until(
+            lambda: [tcp_connection_count(pid) for pid in shards] == [limit, limit],
+            "copies over the limit are dropped",
+        )
+        assert tcp_connection_count(group.pids["router"]) == len(clients)

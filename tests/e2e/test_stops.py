@@ -98,5 +98,7 @@ def test_the_group_serves_on_for_the_drain_delay_while_readiness_says_no(
     wait_until(says_draining, "readiness says draining")
     with RawConnection(group.address) as late:
         reply = late.ask(request_bytes("GET", "/sessions/a/echo?id=late&out=4"))
-    assert reply.body == pattern_of("late", 4)
+        assert reply.body == pattern_of("late", 4)
+        assert reply.header("connection") == "close"
+        assert late.read_to_end() == b""
     assert group.wait_exit() == 0

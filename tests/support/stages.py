@@ -26,8 +26,9 @@ from sessions.shard.house import House
 from sessions.shard.loans import Loans
 from sessions.shard.refusal import Guarded
 from sessions.shard.server import ShardServer
+from tests.support.held_app import Call, HeldApp
 from tests.support.loops import open_descriptors
-from tests.support.raw import AsyncRawConnection, open_raw
+from tests.support.raw import AsyncRawConnection, open_raw, request_bytes
 from tests.support.waiting import wait_until_async
 
 App = Callable[..., Any]
@@ -45,6 +46,7 @@ class ShardStage:
             cells=group.cells,
             body_limit_bytes=group.settings.body_bytes,
             body_timeout_s=group.settings.body_timeout_s,
+            parked_limit=4096,
         )
 
     def attach(self, sock: socket.socket) -> None:
@@ -180,3 +182,23 @@ async def open_stage(group: Group, *apps: App, has_router: bool) -> AsyncIterato
     finally:
         await stage.stop()
     await wait_until_async(lambda: open_descriptors() <= before, "all descriptors to be closed")
+
+
+async def asked(
+    stage: Stage, app: HeldApp, data: bytes, number: int = 0
+) -> tuple[AsyncRawConnection, Call]:
+    """A new client that sent this, and the call that it led to."""
+    client = await stage.connect()
+    await client.send(data)
+    return client, await app.call(number)
+
+
+async def serve_next(client: AsyncRawConnection, app: HeldApp, number: int) -> None:
+    """Prove that the connection carries another exchange, the application's `number`-th."""
+    await client.send(request_bytes("GET", f"/next{number}"))
+    call = await app.call(number)
+    assert call.scope["path"] == f"/next{number}"
+    await call.reply(b"next")
+    assert (await client.read_reply()).body == b"next"
+    call.end()
+    assert len(app.calls) == number + 1
