@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from sessions.errors import BodyTooSlowError
-from sessions.lending.group import Group
 from sessions.shard.sweep import Sweep
 from tests.support.apps import pattern_of
 from tests.support.fronts import error_code_of
 from tests.support.held_app import HeldApp
 from tests.support.loops import BOTH_LOOPS, Backend, turn
-from tests.support.members import group_of
 from tests.support.raw import request_bytes
-from tests.support.stages import Stage, open_stage
+from tests.support.stages import Stage, serve_next
 from tests.support.waiting import wait_until_async
 
 BODY = pattern_of("body", 300_000)
@@ -30,23 +26,6 @@ LONG_AGO_S = 1000.0
 def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     backend: Backend = request.param
     return backend
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Group:
-    return group_of(tmp_path, body_timeout_s=60.0)
-
-
-@pytest.fixture
-def app() -> HeldApp:
-    return HeldApp()
-
-
-@pytest.fixture(params=["lone", "lent"])
-async def stage(group: Group, app: HeldApp, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
-    async with open_stage(group, app, has_router=request.param == "lent") as opened:
-        yield opened
-        app.end_all()
 
 
 def sweep_of(stage: Stage) -> Sweep:
@@ -157,6 +136,37 @@ async def test_a_body_that_is_discarded_ends_the_connection_when_it_stands_still
     age(stage)
     assert await client.read_to_end() == b""
     await stage.wait_back()
+
+
+async def test_the_rest_of_a_body_has_its_own_time_after_an_early_reply(
+    stage: Stage, app: HeldApp
+) -> None:
+    client = await stage.connect()
+    await client.send(POST[: HEAD_BYTES + 5])
+    call = await app.call()
+    (exchange,) = stage.exchanges
+    exchange.progress_at -= LONG_AGO_S
+    await call.reply(b"early", status=401)
+    tick(stage)
+    assert (await client.read_reply()).status == 401
+    await client.send(POST[HEAD_BYTES + 5 :])
+    await serve_next(client, app, 1)
+
+
+async def test_the_body_of_a_later_exchange_has_its_own_time(stage: Stage, app: HeldApp) -> None:
+    client = await stage.connect()
+    await serve_next(client, app, 0)
+    await stage.wait_back()
+    (exchange,) = stage.exchanges
+    exchange.progress_at -= LONG_AGO_S
+    await client.send(POST[:HEAD_BYTES])
+    call = await app.call(1)
+    tick(stage)
+    sending = asyncio.create_task(client.send(POST[HEAD_BYTES:]))
+    assert await call.read_body() == BODY
+    await sending
+    await call.reply(b"ok")
+    assert (await client.read_reply()).status == 200
 
 
 async def test_an_application_that_works_for_long_is_left_alone(stage: Stage, app: HeldApp) -> None:
