@@ -190,6 +190,7 @@ class Dispatch:
             connection.take_back(link.index, payload, kept=argument == _KEPT)
             return
         connection.slot.take_refusal(link.index)
+        link.copies.pop(number, None)
         if argument == RefuseReason.NOT_PARKED:
             connection.lend_again(loan.head, link.index, payload)
             return

@@ -15,6 +15,8 @@ import contextlib
 import logging
 import select
 import signal
+import time
+from collections.abc import Sequence
 from typing import Final
 
 from sessions.lending.front import Front
@@ -28,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 CAUSE_WAIT_S: Final = 0.05  # the arbiter needs about 5 ms (measured) to write the cause
 FLUSH_WAIT_S: Final = 0.1  # with the above well inside the 250 ms that the arbiter waits
-_DEATH_WAIT_MS: Final = 50  # a SIGKILL takes a few milliseconds
+DEATH_WAIT_S: Final = 0.05  # for all together; a SIGKILL takes a few milliseconds
 _POLL_S: Final = 0.002
 
 
@@ -45,9 +47,7 @@ async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead:
     await wait_until(lambda: group.board.cause, limit_s=CAUSE_WAIT_S, poll_s=_POLL_S)
     dispatch.cause = group.board.cause or dispatch.cause
     logger.error("last words cause=%r in_flight=%d", dispatch.cause, dispatch.lent_count)
-    for link in dispatch.links.values():
-        if link is not dead:
-            _kill(link)
+    _kill([link for link in dispatch.links.values() if link is not dead])
     for link in dispatch.links.values():
         link.channel.read_to_end()
     for link in dispatch.links.values():
@@ -55,10 +55,13 @@ async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead:
     await wait_until(lambda: not front.connections, limit_s=FLUSH_WAIT_S, poll_s=_POLL_S)
 
 
-def _kill(link: ShardLink) -> None:
-    """End a live shard and wait for it: a moment, since nothing else is left to do."""
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(link.pidfd, signal.SIGKILL)
-    poll = select.poll()
-    poll.register(link.pidfd, select.POLLIN)
-    poll.poll(_DEATH_WAIT_MS)
+def _kill(links: Sequence[ShardLink]) -> None:
+    """End live shards and wait for them: a moment, since nothing else is left to do."""
+    for link in links:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(link.pidfd, signal.SIGKILL)
+    end = time.monotonic() + DEATH_WAIT_S
+    for link in links:
+        poll = select.poll()
+        poll.register(link.pidfd, select.POLLIN)
+        poll.poll(max(0.0, end - time.monotonic()) * 1000)
