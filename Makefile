@@ -28,8 +28,8 @@ coverage: .venv/installed  ## every test, with the lines and branches it reached
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-bench: .venv/installed  ## figures of docs/benchmark.md; needs wrk and nginx
-	$(BIN)/python -m benchmarks.routing
+bench: .venv/installed  ## figures of docs/benchmark.md; needs wrk and nginx; ARGS=--quick for a minute
+	$(BIN)/python -m benchmarks.routing $(ARGS)
 
 lock: .venv/installed  ## pin what pyproject.toml allows
 	$(BIN)/pip install -q uv
