@@ -1,0 +1,364 @@
+"""The router's dispatcher with fakes: whom it chooses, what it says, what answers lead to."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessions.errors import (
+    ClientVisibleError,
+    GroupDyingError,
+    LocalProtocolError,
+    NotReadyError,
+    OverloadedError,
+    ShardGoneError,
+)
+from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.lending.slots import SlotState
+from sessions.router.dispatch import Dispatch
+from sessions.router.shards import ShardLink
+from sessions.routing.ids import mint_session_id, owner_of
+from sessions.routing.kinds import ROLLOUT, Named
+from tests.support.fake_links import FakeConnection, channel_of, head_of, link_of
+
+SHARDS = 4
+HEAD = head_of()
+PAYLOAD = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
+
+
+@pytest.fixture
+def dispatch() -> Dispatch:
+    """One whose shards have all said HELLO."""
+    made = Dispatch(SHARDS)
+    for index in (2, 0, 3, 1):
+        made.add(link_of(index))
+    return made
+
+
+def named(session_id: str) -> Named:
+    return Named(ROLLOUT, session_id)
+
+
+def owned_by(index: int) -> Named:
+    return named(mint_session_id(index, SHARDS))
+
+
+def lend(dispatch: Dispatch, connection: FakeConnection, shard: int) -> Message:
+    """Lend, and give what the shard is told."""
+    dispatch.lend(connection.real, shard, HEAD, PAYLOAD)
+    return channel_of(dispatch.links[shard]).messages[-1]
+
+
+def back(connection: FakeConnection, leftover: bytes = b"", keep: Keep = Keep.KEPT) -> Message:
+    slot = connection.slot
+    return Message(Kind.BACK, keep, slot.number, 0, slot.generation, leftover)
+
+
+def refusal(connection: FakeConnection, reason: RefuseReason) -> Message:
+    slot = connection.slot
+    return Message(Kind.REFUSE, reason, slot.number, HEAD.size, slot.generation, PAYLOAD)
+
+
+# --- choose
+
+
+def test_a_session_goes_to_the_shard_that_its_id_hashes_to(dispatch: Dispatch) -> None:
+    for number in range(200):
+        session_id = f"session-{number}"
+        assert dispatch.choose(named(session_id)) == owner_of(session_id, SHARDS)
+    assert all(link.newcomers == 0 for link in dispatch.links.values())
+
+
+def test_requests_without_a_session_are_spread_over_equal_shards(dispatch: Dispatch) -> None:
+    assert [dispatch.choose(None) for _ in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
+
+
+def test_requests_without_a_session_go_to_the_shard_with_the_fewest(dispatch: Dispatch) -> None:
+    dispatch.refresh(lambda index: [9, 3, 9, 5][index])
+    assert [dispatch.choose(None) for _ in range(5)] == [1, 1, 1, 3, 1]
+    dispatch.refresh(lambda index: [9, 9, 0, 9][index])
+    assert dispatch.choose(None) == 2
+
+
+@pytest.mark.parametrize("missing", range(SHARDS))
+def test_nobody_is_chosen_before_every_shard_said_hello(missing: int) -> None:
+    dispatch = Dispatch(SHARDS)
+    for index in range(SHARDS):
+        if index != missing:
+            dispatch.add(link_of(index))
+    assert not dispatch.is_ready
+    for session in (None, owned_by((missing + 1) % SHARDS)):
+        with pytest.raises(NotReadyError, match="starting"):
+            dispatch.choose(session)
+    dispatch.add(link_of(missing))
+    assert dispatch.is_ready
+    assert dispatch.choose(owned_by(missing)) == missing
+
+
+@pytest.mark.parametrize("index", [-1, SHARDS, 0])
+def test_a_hello_that_is_not_expected_is_an_error(dispatch: Dispatch, index: int) -> None:
+    with pytest.raises(LocalProtocolError, match=f"HELLO of shard {index}"):
+        dispatch.add(link_of(index))
+
+
+@pytest.mark.parametrize("session", [None, owned_by(1)])
+def test_nobody_is_chosen_while_draining(dispatch: Dispatch, session: Named | None) -> None:
+    dispatch.close()
+    with pytest.raises(NotReadyError, match="draining"):
+        dispatch.choose(session)
+
+
+@pytest.mark.parametrize("session", [None, owned_by(1)])
+def test_a_dying_group_says_what_died_whatever_else_holds(
+    dispatch: Dispatch, session: Named | None
+) -> None:
+    dispatch.close()
+    dispatch.cause = "shard 2 (pid 7) died of signal 9"
+    with pytest.raises(GroupDyingError, match=r"shard 2 \(pid 7\) died of signal 9"):
+        dispatch.choose(session)
+
+
+def test_an_owner_that_is_behind_refuses_for_now(dispatch: Dispatch) -> None:
+    channel_of(dispatch.links[1]).is_over_limit = True
+    with pytest.raises(OverloadedError, match="shard 1"):
+        dispatch.choose(owned_by(1))
+    assert dispatch.choose(owned_by(2)) == 2
+    channel_of(dispatch.links[1]).is_over_limit = False
+    assert dispatch.choose(owned_by(1)) == 1
+
+
+def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
+    dispatch: Dispatch,
+) -> None:
+    dispatch.refresh(lambda index: [0, 9, 9, 9][index])
+    channel_of(dispatch.links[0]).is_over_limit = True
+    assert dispatch.choose(None) == 1
+    for link in dispatch.links.values():
+        channel_of(link).is_over_limit = True
+    with pytest.raises(OverloadedError):
+        dispatch.choose(None)
+
+
+def test_the_group_goes_on_without_a_buried_shard(dispatch: Dispatch) -> None:
+    dead = dispatch.links[1]
+    dispatch.refresh(lambda index: [5, 0, 5, 5][index])
+    dispatch.bury(dead)
+    assert dispatch.alive_count == SHARDS - 1
+    assert channel_of(dead).is_closed
+    assert dispatch.choose(None) == 0
+    with pytest.raises(ShardGoneError, match=rf"shard 1 \(pid {dead.pid}\)"):
+        dispatch.choose(owned_by(1))
+    assert dispatch.choose(owned_by(3)) == 3
+
+
+# --- lend, release, forget
+
+
+def test_a_loan_carries_the_head_the_bytes_and_at_first_the_descriptor(
+    dispatch: Dispatch,
+) -> None:
+    connection = FakeConnection(5, generation=7)
+    dispatch.lend(connection.real, 2, HEAD, PAYLOAD)
+    sent = channel_of(dispatch.links[2]).sent
+    assert sent == [
+        (Message(Kind.LEND, LendFlag.DESCRIPTOR, 5, HEAD.size, 8, PAYLOAD), connection.descriptor)
+    ]
+    assert connection.names == ["pause_reading"]
+    assert dispatch.lent_count == 1
+    dispatch.on_message(dispatch.links[2], back(connection))
+    dispatch.lend(connection.real, 2, HEAD, PAYLOAD)
+    assert sent[1:] == [(Message(Kind.LEND, 0, 5, HEAD.size, 9, PAYLOAD), None)]
+
+
+def test_reading_stops_before_the_shard_is_told(dispatch: Dispatch) -> None:
+    class Watching(FakeConnection):
+        def pause_reading(self) -> None:
+            assert not channel_of(dispatch.links[0]).sent
+            super().pause_reading()
+
+    connection = Watching()
+    lend(dispatch, connection, 0)
+    assert connection.names == ["pause_reading"]
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_loan_of_a_group_that_leaves_says_that_it_is_the_last(*, parked: bool) -> None:
+    leaving: list[None] = []
+    dispatch = Dispatch(1, is_leaving=lambda: bool(leaving))
+    dispatch.add(link_of(0))
+    connection = FakeConnection()
+    if parked:
+        assert not lend(dispatch, connection, 0).argument & LendFlag.LAST
+        dispatch.on_message(dispatch.links[0], back(connection))
+    leaving.append(None)
+    flags = lend(dispatch, connection, 0).argument
+    assert flags == LendFlag.LAST | (0 if parked else LendFlag.DESCRIPTOR)
+
+
+def test_every_holder_is_told_of_a_release(dispatch: Dispatch) -> None:
+    dispatch.release(9, [0, 3])
+    told = [
+        [message.kind for message in channel_of(dispatch.links[index]).messages]
+        for index in range(SHARDS)
+    ]
+    assert told == [[Kind.RELEASE], [], [], [Kind.RELEASE]]
+    assert channel_of(dispatch.links[3]).messages[0].slot == 9
+
+
+def test_a_connection_that_is_gone_is_no_loan_any_more(dispatch: Dispatch) -> None:
+    connection, other = FakeConnection(1), FakeConnection(2)
+    lend(dispatch, connection, 1)
+    lend(dispatch, other, 1)
+    dispatch.forget(connection.real)
+    assert dispatch.lent_count == 1
+    dispatch.on_message(dispatch.links[1], back(connection))
+    assert connection.names == ["pause_reading"]
+
+
+# --- BACK
+
+
+@pytest.mark.parametrize("keep", Keep)
+def test_an_exchange_that_is_over_goes_back_to_its_connection(
+    dispatch: Dispatch, keep: Keep
+) -> None:
+    connection = FakeConnection()
+    lend(dispatch, connection, 3)
+    dispatch.on_message(dispatch.links[3], back(connection, b"left", keep))
+    assert connection.calls[1:] == [("take_back", 3, b"left", keep is Keep.KEPT)]
+    assert dispatch.lent_count == 0
+
+
+def test_a_stale_back_is_ignored_and_the_loan_of_now_goes_on(dispatch: Dispatch) -> None:
+    connection = FakeConnection(4)
+    lend(dispatch, connection, 1)
+    stale = back(connection)
+    dispatch.on_message(dispatch.links[1], stale)
+    lend(dispatch, connection, 1)
+    dispatch.on_message(dispatch.links[1], stale)
+    assert connection.names == ["pause_reading", "take_back", "pause_reading"]
+    assert dispatch.lent_count == 1
+    dispatch.on_message(dispatch.links[1], back(connection))
+    assert dispatch.lent_count == 0
+
+
+def test_a_back_about_an_earlier_connection_of_the_slot_is_ignored(dispatch: Dispatch) -> None:
+    old = FakeConnection(4)
+    lend(dispatch, old, 1)
+    late = back(old)
+    dispatch.forget(old.real)
+    new = FakeConnection(4, generation=old.slot.generation)
+    lend(dispatch, new, 1)
+    dispatch.on_message(dispatch.links[1], late)
+    assert new.names == ["pause_reading"]
+    assert dispatch.lent_count == 1
+
+
+def test_a_back_of_a_shard_that_does_not_have_the_connection_is_ignored(
+    dispatch: Dispatch,
+) -> None:
+    connection = FakeConnection(4)
+    lend(dispatch, connection, 1)
+    dispatch.on_message(dispatch.links[2], back(connection))
+    assert connection.names == ["pause_reading"]
+
+
+# --- REFUSE
+
+
+def test_a_loan_of_a_copy_that_is_gone_is_repeated_with_the_descriptor(
+    dispatch: Dispatch,
+) -> None:
+    connection = FakeConnection()
+    lend(dispatch, connection, 0)
+    dispatch.on_message(dispatch.links[0], back(connection))
+    lend(dispatch, connection, 0)
+    dispatch.on_message(dispatch.links[0], refusal(connection, RefuseReason.NOT_PARKED))
+    assert connection.calls[-1] == ("lend_again", HEAD, 0, PAYLOAD)
+    assert connection.slot.state is SlotState.HEAD
+    assert dispatch.lent_count == 0
+    assert lend(dispatch, connection, 0).argument == LendFlag.DESCRIPTOR
+
+
+def test_a_loan_whose_descriptor_did_not_arrive_is_answered(dispatch: Dispatch) -> None:
+    connection = FakeConnection()
+    lend(dispatch, connection, 0)
+    dispatch.on_message(dispatch.links[0], refusal(connection, RefuseReason.NO_DESCRIPTOR))
+    name, error, head, payload = connection.calls[-1]
+    assert (name, head, payload) == ("answer_refused", HEAD, PAYLOAD)
+    assert isinstance(error, OverloadedError)
+    assert error.headers[-1] == ("retry-after", "1")
+    assert connection.slot.state is SlotState.HEAD
+    assert connection.slot.parked_shards == []
+    assert not dispatch.links[0].loans
+    assert not dispatch.links[0].copies
+
+
+def test_a_stale_refusal_is_ignored(dispatch: Dispatch) -> None:
+    connection = FakeConnection()
+    lend(dispatch, connection, 0)
+    stale = refusal(connection, RefuseReason.NOT_PARKED)
+    dispatch.on_message(dispatch.links[0], back(connection))
+    lend(dispatch, connection, 0)
+    dispatch.on_message(dispatch.links[0], stale)
+    assert connection.names[-1] == "pause_reading"
+
+
+# --- WISH_RELEASE (rule 9)
+
+
+def wish(connection: FakeConnection) -> Message:
+    return Message(Kind.WISH_RELEASE, 0, connection.slot.number, 0, 1, b"")
+
+
+def test_a_wish_for_a_parked_copy_is_granted_once(dispatch: Dispatch) -> None:
+    connection = FakeConnection(6)
+    lend(dispatch, connection, 2)
+    dispatch.on_message(dispatch.links[2], back(connection))
+    for _ in range(2):
+        dispatch.on_message(dispatch.links[2], wish(connection))
+    kinds = [message.kind for message in channel_of(dispatch.links[2]).messages]
+    assert kinds == [Kind.LEND, Kind.RELEASE]
+    assert connection.slot.parked_shards == []
+    assert lend(dispatch, connection, 2).argument == LendFlag.DESCRIPTOR
+
+
+def test_a_wish_that_crosses_a_loan_is_not_granted(dispatch: Dispatch) -> None:
+    connection = FakeConnection(6)
+    lend(dispatch, connection, 2)
+    dispatch.on_message(dispatch.links[2], back(connection))
+    lend(dispatch, connection, 2)
+    dispatch.on_message(dispatch.links[2], wish(connection))
+    assert channel_of(dispatch.links[2]).messages[-1].kind == Kind.LEND
+    assert connection.slot.parked_shards == [2]
+
+
+@pytest.mark.parametrize("ends", ["released", "lost", "never there"])
+def test_a_wish_for_a_copy_that_is_not_there_means_nothing(dispatch: Dispatch, ends: str) -> None:
+    connection = FakeConnection(6)
+    link = dispatch.links[2]
+    if ends != "never there":
+        lend(dispatch, connection, 2)
+        keep = Keep.KEPT if ends == "released" else Keep.LOST
+        dispatch.on_message(link, back(connection, keep=keep))
+    if ends == "released":
+        dispatch.release(6, connection.slot.close())
+    before = len(channel_of(link).messages)
+    dispatch.on_message(link, wish(connection))
+    assert len(channel_of(link).messages) == before
+    assert not link.copies
+
+
+# --- a broken shard
+
+
+@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.LEND, Kind.RELEASE, Kind.DATA, 99])
+def test_a_word_that_no_shard_says_is_an_error(dispatch: Dispatch, kind: int) -> None:
+    link: ShardLink = dispatch.links[0]
+    with pytest.raises(LocalProtocolError, match="from shard 0"):
+        dispatch.on_message(link, Message(kind, 0, 0, 0, 0, b""))
+
+
+def test_every_refusal_to_choose_is_something_a_client_may_see(dispatch: Dispatch) -> None:
+    dispatch.cause = "x"
+    with pytest.raises(ClientVisibleError):
+        dispatch.choose(None)
