@@ -227,6 +227,11 @@ class Connection(asyncio.Protocol):
         if self.slot.state is SlotState.HEAD and not self._buffer:
             self.end()
 
+    def refuse_begun_head(self, error: ClientVisibleError) -> None:
+        """Answer a head that has begun and will not be waited for; the connection ends."""
+        if self.slot.state is SlotState.HEAD and self._is_head_begun:
+            self._refuse_head(error)
+
     @property
     def is_flushed(self) -> bool:
         """Whether all bytes written here have left."""

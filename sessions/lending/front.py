@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final, cast
 
-from sessions.errors import OverloadedError
+from sessions.errors import ClientVisibleError, OverloadedError
 from sessions.lending.connection import LINGER_QUIET_S, Connection, Dispatcher
 from sessions.lending.group import Group
 from sessions.lending.probes import is_probe, probe_reply
@@ -84,6 +84,11 @@ class Front:
         await wait_until(lambda: not self.connections, limit_s=DRAIN_LINGER_S)
         if self._sweep is not None:
             self._sweep.cancel()
+
+    def refuse_begun_heads(self, error: ClientVisibleError) -> None:
+        """Answer every head that has begun and cannot be waited for any more."""
+        for connection in list(self.connections):
+            connection.refuse_begun_head(error)
 
     def answer_probe(self, head: Head) -> tuple[int, bytes] | None:
         """Status and body of a probe, or None if the request is none."""

@@ -4,7 +4,8 @@ The arbiter learns of the death at the same moment and writes its cause on the b
 waits a blink for that, ends the other shards, so that none of them can begin a reply any more,
 reads every channel to its end, and judges each exchange by its state cell: a client that got no
 byte is told what died, a reply in the middle is cut, a whole one is left alone (lending rules 18,
-20, 21). Then it waits until its answers have left, and ends.
+20, 21). A head of which only a part has come is answered too. Then it waits until its answers have
+left, and ends.
 
 Spec: docs/lending.md#death
 """
@@ -52,6 +53,7 @@ async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead:
         link.channel.read_to_end()
     for link in dispatch.links.values():
         judge_for_halt(link, front, group.cells, lambda: dying_error(dispatch.cause))
+    front.refuse_begun_heads(dying_error(dispatch.cause))
     await wait_until(lambda: not front.connections, limit_s=FLUSH_WAIT_S, poll_s=_POLL_S)
 
 

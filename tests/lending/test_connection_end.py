@@ -298,6 +298,30 @@ async def test_a_cut_of_a_client_that_is_gone_is_no_error(stage: FrontStage) -> 
     await stage.wait_empty()
 
 
+async def test_a_head_that_has_begun_is_refused_when_it_is_not_waited_for(
+    stage: FrontStage,
+) -> None:
+    client = await stage.connect()
+    await client.send(ASK[:5])
+    connection = await stage.connection()
+    await wait_until_async(lambda: bool(connection._buffer), "the first bytes")
+    stage.front.refuse_begun_heads(GroupDyingError("shard 0 died"))
+    reply = await client.read_reply()
+    assert (reply.status, error_code_of(reply)) == (503, GroupDyingError.code)
+    assert await client.read_to_end() == b""
+
+
+async def test_only_begun_heads_are_refused(stage: FrontStage) -> None:
+    idle = await stage.connect()
+    await idle.send(LIVE + b"\r")  # half of an empty line is no head
+    assert (await idle.read_reply()).status == 200
+    lent, connection = await stage.lent(ASK)
+    stage.front.refuse_begun_heads(GroupDyingError("shard 0 died"))
+    assert connection.slot.state is SlotState.LENT
+    assert (await idle.ask(b"\n" + LIVE)).status == 200
+    lent.close()
+
+
 # --- draining
 
 

@@ -19,7 +19,7 @@ from sessions.lending.cells import CellState
 from sessions.lending.front import Front
 from sessions.lending.messages import Keep, Kind, Message
 from sessions.router import last_words
-from sessions.router.dispatch import Dispatch
+from sessions.router.dispatch import Dispatch, dying_error
 from sessions.router.last_words import speak_last_words
 from tests.support.fake_links import FakeConnection, channel_of, head_of, link_of
 from tests.support.members import group_of
@@ -120,6 +120,15 @@ async def test_every_other_shard_is_dead_before_anybody_is_judged(scene: Scene) 
         scene.dispatch.lend(connection.real, shard, HEAD, b"payload")
     await scene.speak()
     assert [connection.names[-1] for connection in connections] == ["answer_dead"] * SHARDS
+
+
+async def test_every_connection_is_asked_for_a_head_that_has_begun(scene: Scene) -> None:
+    connection = FakeConnection(0)
+    scene.front.connections.add(connection.real)
+    await scene.speak()
+    (error,) = connection.refused
+    assert isinstance(error, GroupDyingError)
+    assert error.message == dying_error(scene.dispatch.cause).message
 
 
 async def test_exchanges_of_every_shard_are_judged_by_their_cells(scene: Scene) -> None:

@@ -74,6 +74,7 @@ class FakeConnection:
         self.slot = Slot(number, generation)
         self.descriptor = 1000 + number
         self.calls: list[tuple[object, ...]] = []
+        self.refused: list[ClientVisibleError] = []
 
     @property
     def real(self) -> Connection:
@@ -106,6 +107,10 @@ class FakeConnection:
         """Remember, and move the slot as the real one does."""
         self.slot.feed(SlotEvent.LAST_REPLY)
         self.calls.append(("answer_dead", error, head))
+
+    def refuse_begun_head(self, error: ClientVisibleError) -> None:
+        """Remember, apart from the calls: every connection is asked."""
+        self.refused.append(error)
 
     def cut(self) -> None:
         """Remember."""
