@@ -76,6 +76,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
         os._exit(_DIED)
     beats.cancel()
     loans.stop()
+    channel.close()
     await server.stop()
     life.on_drained()
 
