@@ -77,8 +77,11 @@ class _Router:
         await self._front.drain(lambda: self._dispatch.lent_count)
         if self._death is not None:
             await self._death
+        self._loop.remove_reader(self._channel_listener.fileno())
+        self._channel_listener.close()
         for link in self._dispatch.links.values():
             self._loop.remove_reader(link.pidfd)
+            os.close(link.pidfd)
             link.channel.close()
         beats.cancel()
         self._life.on_drained()
