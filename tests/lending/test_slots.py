@@ -130,6 +130,21 @@ def test_a_word_is_current_only_from_the_holder_about_its_loan() -> None:
     assert not slot.is_current(1, 7)
 
 
+def test_a_copy_can_be_dropped_while_it_is_parked_and_only_then() -> None:
+    slot = Slot(0, 0)
+    assert not slot.drop_copy(1)
+    slot.lend(1)
+    assert not slot.drop_copy(1), "it is lent"
+    assert slot.parked_shards == [1]
+    slot.take_back(1, kept=True)
+    slot.lend(2)
+    assert slot.drop_copy(1), "another shard's loan does not matter"
+    assert not slot.drop_copy(1)
+    assert slot.parked_shards == [2]
+    slot.take_back(2, kept=True)
+    assert slot.lend(1), "the descriptor goes again"
+
+
 def test_closing_tells_every_holder_once() -> None:
     slot = Slot(0, 0)
     for shard in (2, 0):
@@ -282,6 +297,16 @@ class SlotsModel(RuleBasedStateMachine):
         shard = self.lent.pop(slot.number)
         slot.take_refusal(shard)
         self.copies[slot.number].discard(shard)
+
+    @rule(data=st.data(), shard=st.integers(0, SHARDS - 1))
+    def drop(self, data: st.DataObject, shard: int) -> None:
+        slot = self.pick(data, *SlotState)
+        if slot is None:
+            return
+        is_parked = shard in self.copies[slot.number] and self.lent.get(slot.number) != shard
+        assert slot.drop_copy(shard) is is_parked
+        if is_parked:
+            self.copies[slot.number].discard(shard)
 
     @rule(shard=st.integers(0, SHARDS - 1), cell=st.sampled_from(CellState))
     def die(self, shard: int, cell: CellState) -> None:

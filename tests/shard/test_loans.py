@@ -1,4 +1,4 @@
-"""Loans on both loops, with a test as the router: BACK, REFUSE, RELEASE (lending rules 7-9, 13)."""
+"""Loans on both loops, with a test as the router: BACK and REFUSE (lending rules 8, 13, 23)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReaso
 from sessions.shard.exchange import LoanState
 from tests.support.apps import pattern_of
 from tests.support.held_app import HeldApp
-from tests.support.loans_stage import SLOT, Lendable, LoansStage, open_loans
+from tests.support.loans_stage import SLOT, LoansStage, back, open_loans, serve
 from tests.support.loops import BOTH_LOOPS, Backend, open_descriptors, turn
 from tests.support.members import group_of
 from tests.support.raw import request_bytes
@@ -41,24 +41,6 @@ async def stage(tmp_path: Path, app: HeldApp) -> AsyncIterator[LoansStage]:
     async with open_loans(group_of(tmp_path), app) as opened:
         yield opened
         app.end_all()
-
-
-def back(
-    generation: int, leftover: bytes = b"", *, keep: Keep = Keep.KEPT, slot: int = SLOT
-) -> Message:
-    return Message(Kind.BACK, keep, slot, 0, generation, leftover)
-
-
-async def serve(
-    stage: LoansStage, app: HeldApp, connection: Lendable, number: int, *, lends_copy: bool
-) -> None:
-    """One whole exchange, from LEND to BACK."""
-    stage.lend(GET, number + 1, of=connection if lends_copy else None)
-    call = await app.call(number)
-    await call.reply(b"%d" % number)
-    assert (await connection.client.read_reply()).body == b"%d" % number
-    assert await stage.answer(number) == back(number + 1)
-    call.end()
 
 
 # --- BACK (rule 8)
@@ -263,87 +245,6 @@ async def test_a_loan_of_a_connection_that_is_not_here_is_refused_with_all_its_b
         Kind.REFUSE, RefuseReason.NOT_PARKED, SLOT, head_bytes, 4, data
     )
     assert not app.calls
-
-
-# --- RELEASE (rules 9, 23)
-
-
-async def test_a_release_drops_the_parked_copy_without_a_word(
-    stage: LoansStage, app: HeldApp
-) -> None:
-    connection = stage.connection()
-    before = open_descriptors()
-    await serve(stage, app, connection, 0, lends_copy=True)
-    assert open_descriptors() == before + 1
-    stage.release()
-    await wait_until_async(lambda: open_descriptors() == before, "the copy to be closed")
-    assert stage.loans.parked_count == 0
-    assert len(stage.router.messages) == 1
-
-
-async def test_a_release_while_lent_drops_the_copy_without_a_word(
-    stage: LoansStage, app: HeldApp
-) -> None:
-    connection = stage.connection()
-    stage.lend(GET, 1, of=connection)
-    call = await app.call()
-    stage.release()
-    assert (await call.receive())["type"] in {"http.request", "http.disconnect"}
-    await wait_until_async(lambda: not stage.loans.parked_count, "the copy to be dropped")
-    await call.reply(b"late")
-    await turn(20)
-    assert not stage.router.messages
-
-
-async def test_a_release_of_nothing_is_no_error(stage: LoansStage, app: HeldApp) -> None:
-    stage.release(slot=9)
-    await serve(stage, app, stage.connection(), 0, lends_copy=True)
-
-
-async def test_a_release_may_come_before_the_adoption_is_done(
-    stage: LoansStage, app: HeldApp
-) -> None:
-    """A slot is known from its LEND on (rule 23); the request is then executed by nobody."""
-    connection = stage.connection()
-    before = open_descriptors()
-    stage.lend(GET, 1, of=connection)
-    stage.release()
-    stage.lend(GET, 1, slot=9)
-    assert (await stage.answer()).slot == 9, "the shard has read what came before"
-    await wait_until_async(lambda: open_descriptors() == before, "the copy to be closed")
-    await turn(20)
-    assert not app.calls
-    assert len(stage.router.messages) == 1
-    assert stage.loans.parked_count == 0
-
-
-async def test_a_slot_can_be_lent_anew_before_the_old_adoption_is_done(
-    stage: LoansStage, app: HeldApp
-) -> None:
-    old, new = stage.connection(), stage.connection()
-    stage.lend(GET, 1, of=old)
-    stage.release()
-    stage.lend(request_bytes("GET", "/new"), 2, of=new)
-    call = await app.call()
-    assert call.scope["path"] == "/new"
-    await call.reply(b"new")
-    assert (await new.client.read_reply()).body == b"new"
-    assert await stage.answer() == back(2)
-    assert stage.loans.parked_count == 1
-    assert len(app.calls) == 1
-
-
-async def test_slots_do_not_mix(stage: LoansStage, app: HeldApp) -> None:
-    connections = [stage.connection() for _ in range(5)]
-    for slot, connection in enumerate(connections):
-        stage.lend(request_bytes("GET", f"/{slot}"), 1, of=connection, slot=slot)
-    await app.call(4)
-    for call in reversed(app.calls):
-        await call.reply(call.scope["path"].encode())
-    for slot, connection in enumerate(connections):
-        assert (await connection.client.read_reply()).body == b"/%d" % slot
-    await stage.answer(4)
-    assert sorted(message.slot for message in stage.router.messages) == list(range(5))
 
 
 # --- uvicorn (rule 23)

@@ -13,14 +13,16 @@ import socket
 from collections.abc import AsyncIterator
 
 from sessions.lending.group import Group
-from sessions.lending.messages import Kind, LendFlag, Message
+from sessions.lending.messages import Keep, Kind, LendFlag, Message
 from tests.support.channels import End
+from tests.support.held_app import HeldApp
 from tests.support.loops import open_descriptors
-from tests.support.raw import AsyncRawConnection
+from tests.support.raw import AsyncRawConnection, request_bytes
 from tests.support.stages import App, ShardStage
 from tests.support.waiting import wait_until_async
 
 SLOT = 3
+_GET = request_bytes("GET", "/one")
 
 
 class Lendable:
@@ -113,3 +115,22 @@ async def open_loans(group: Group, app: App) -> AsyncIterator[LoansStage]:
     finally:
         await stage.stop()
     await wait_until_async(lambda: open_descriptors() <= before, "all descriptors to be closed")
+
+
+def back(
+    generation: int, leftover: bytes = b"", *, keep: Keep = Keep.KEPT, slot: int = SLOT
+) -> Message:
+    """What a shard says when an exchange is over."""
+    return Message(Kind.BACK, keep, slot, 0, generation, leftover)
+
+
+async def serve(
+    stage: LoansStage, app: HeldApp, connection: Lendable, number: int, *, lends_copy: bool
+) -> None:
+    """One whole exchange, from LEND to BACK."""
+    stage.lend(_GET, number + 1, of=connection if lends_copy else None)
+    call = await app.call(number)
+    await call.reply(b"%d" % number)
+    assert (await connection.client.read_reply()).body == b"%d" % number
+    assert await stage.answer(number) == back(number + 1)
+    call.end()

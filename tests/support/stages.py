@@ -46,7 +46,7 @@ class ShardStage:
             cells=group.cells,
             body_limit_bytes=group.settings.body_bytes,
             body_timeout_s=group.settings.body_timeout_s,
-            parked_limit=4096,
+            parked_limit=group.settings.parked_connections,
         )
 
     def attach(self, sock: socket.socket) -> None:
