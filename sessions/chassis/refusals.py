@@ -19,6 +19,7 @@ from gunicorn.config import Config
 from sessions.settings import PREFIX, Settings
 
 _FIXED: Final = "a group is never resized, reloaded or respawned"
+_PORT_MAX: Final = 65535
 _ONE_STREAM: Final = "all processes write one log stream on stderr; redirect that"
 
 # Setting -> (its name for the operator, whether its value is harmful, why and what instead).
@@ -116,7 +117,8 @@ def refused_settings(
     reasons = [
         _reason(name) for name, (_, harms, _) in _SWITCHES.items() if harms(_value_of(cfg, name))
     ]
-    return _refused_sizes(cfg, settings, environ) + reasons + _refused_sources(cfg, app_uri)
+    sizes = _refused_sizes(cfg, settings, environ) + _refused_ports(cfg)
+    return sizes + reasons + _refused_sources(cfg, app_uri)
 
 
 def _refused_sizes(cfg: Config, settings: Settings, environ: Mapping[str, str]) -> list[str]:
@@ -148,6 +150,16 @@ def _refused_sizes(cfg: Config, settings: Settings, environ: Mapping[str, str]) 
                 f"{option} {found}: the members count with {limit_s} s; set {variable} instead"
             )
     return reasons
+
+
+def _refused_ports(cfg: Config) -> list[str]:
+    """Ports that no address has; gunicorn would end in a traceback."""
+    inet = [address for address in cfg.address if isinstance(address, tuple)]
+    return [
+        f"--bind {host}:{port}: a port is at most {_PORT_MAX}; set SESSIONS_BIND to another"
+        for host, port in inet
+        if port > _PORT_MAX
+    ]
 
 
 def _refused_sources(cfg: Config, app_uri: str | None) -> list[str]:

@@ -65,6 +65,7 @@ def test_nothing_is_refused_in_our_own_configuration():
         ("logconfig_json", "file", "--log-config-json", "stderr"),
         ("syslog", True, "--log-syslog", "stderr"),
         ("paste", "file", "--paste", "SESSIONS_APP"),
+        ("bind", ["127.0.0.1:65536", "[::]:65535", "unix:/s"], "--bind 127.0.0.1:65536", "65535"),
         ("raw_env", ["SESSIONS_SHARDS=3"], "--env SESSIONS_SHARDS", "in the environment"),
     ],
 )
