@@ -22,10 +22,10 @@ from typing import Final
 
 from sessions.errors import SettingsError
 from sessions.lending.group import Group
+from sessions.lending.unix_listener import PATH_LIMIT_BYTES
 
 _LOCK: Final = "lock"
 _LEFT_BEHIND: Final = ("router.channel", "shard-*.sock", "ready.json*")
-_SOCKET_PATH_BYTES: Final = 107  # sockaddr_un.sun_path without its end, Linux
 _LOCK_WAIT_S: Final = 2.0  # members of a killed arbiter are gone within 1 s
 _LOCK_POLL_S: Final = 0.02
 
@@ -84,7 +84,7 @@ def open_runtime_dir(given: str, uid: int, gid: int) -> RuntimeDir:
 
 
 def check_socket_paths(group: Group) -> None:
-    """Refuse a folder whose sockets would have a path too long for the kernel.
+    """Refuse a folder whose sockets would have a path too long for their listeners.
 
     Raises:
         SettingsError: The message has the path, its length and the limit.
@@ -92,9 +92,9 @@ def check_socket_paths(group: Group) -> None:
     last = group.shard_socket_path(group.settings.shards - 1)
     for path in (group.channel_path, last):
         size = len(os.fsencode(path))
-        if size > _SOCKET_PATH_BYTES:
+        if size > PATH_LIMIT_BYTES:
             raise SettingsError(
-                f"socket path {path} has {size} bytes, the kernel takes {_SOCKET_PATH_BYTES}: "
+                f"socket path {path} has {size} bytes, the limit is {PATH_LIMIT_BYTES}: "
                 "set SESSIONS_RUNTIME_DIR to a shorter folder"
             )
 

@@ -15,19 +15,22 @@ from pathlib import Path
 from typing import Final
 
 _BACKLOG: Final = 512
+_PASSING_SUFFIX: Final = ".new"
+# What sun_path holds besides its end (Linux), less the passing name's suffix.
+PATH_LIMIT_BYTES: Final = 107 - len(_PASSING_SUFFIX)
 
 
 def listen_unix(path: Path, kind: socket.SocketKind) -> socket.socket:
     """Make a listening, non-blocking Unix socket of mode 0600.
 
     Args:
-        path: At most 102 bytes, so that the passing name fits in the 107 of an address.
+        path: At most `PATH_LIMIT_BYTES`.
         kind: SOCK_STREAM or SOCK_SEQPACKET.
 
     Raises:
         OSError: The folder is not writable or the path is too long.
     """
-    passing = path.with_name(path.name + ".new")
+    passing = path.with_name(path.name + _PASSING_SUFFIX)
     passing.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, kind)
     mask = os.umask(0o177)

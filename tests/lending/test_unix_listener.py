@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.lending.unix_listener import listen_unix
+from sessions.lending.unix_listener import PATH_LIMIT_BYTES, listen_unix
 
 KINDS = [socket.SOCK_STREAM, socket.SOCK_SEQPACKET]
 
@@ -50,14 +50,14 @@ def test_replaces_stale_files_and_leaves_one(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["s"]
 
 
-def test_a_path_of_102_bytes_fits_and_a_longer_one_is_refused(tmp_path: Path) -> None:
-    room = 102 - len(str(tmp_path)) - 1
+def test_a_path_up_to_the_limit_fits_and_a_longer_one_is_refused(tmp_path: Path) -> None:
+    room = PATH_LIMIT_BYTES - len(str(tmp_path)) - 1
     if room < 1:
         pytest.skip("the temporary folder's own path is too long")
     with closing(listen_unix(tmp_path / ("s" * room), socket.SOCK_STREAM)):
         pass
     with pytest.raises(OSError, match="too long"):
-        listen_unix(tmp_path / ("s" * (room + 6)), socket.SOCK_STREAM)
+        listen_unix(tmp_path / ("s" * (room + 1)), socket.SOCK_STREAM)
 
 
 def test_a_failure_leaves_no_socket_and_no_umask_behind(tmp_path: Path) -> None:
