@@ -37,10 +37,15 @@ except (OSError, ValueError) as error:
 print(reply.read().decode(errors="replace"), reply.status, sep="\n")
 '
 
+line_end='
+'
 # Both print the body, then the status on a line of its own; or they fail and print why.
 if command -v curl >/dev/null 2>&1; then
     answer=$(curl --silent --show-error --noproxy '*' --max-time "$timeout_s" \
-        --write-out '\n%{http_code}' --url "$url" 2>&1) || fail 1 "$url does not answer: $answer"
+        --write-out '\n%{http_code}' --url "$url" 2>&1) || {
+        answer=${answer#*curl: } # what came before, and the status line behind it, say nothing
+        fail 1 "$url does not answer: ${answer%%"$line_end"*}"
+    }
 elif command -v python3 >/dev/null 2>&1; then
     answer=$(python3 -c "$ask_python" "$url" "$timeout_s" 2>&1) ||
         fail 1 "$url does not answer: $answer"
@@ -48,8 +53,6 @@ else
     fail 2 "neither curl nor python3 is here"
 fi
 
-line_end='
-'
 status=${answer##*"$line_end"}
 body=${answer%"$line_end"*}
 [ "$status" = 200 ] || fail 1 "$url says $status: $body"

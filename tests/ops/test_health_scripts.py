@@ -80,7 +80,7 @@ def test_the_check_names_what_died(run: Run, server: HealthServer):
 def test_nobody_there_exits_1(run: Run, script: str):
     done = run(script, "http://127.0.0.1:1/")
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.match(r"http://127\.0\.0\.1:1/[a-z]+ does not answer: .+", done.stderr)
+    assert re.fullmatch(r"http://127\.0\.0\.1:1/[a-z]+ does not answer: .+\n", done.stderr)
 
 
 def test_silence_ends_at_the_time_out(run: Run, server: HealthServer):
