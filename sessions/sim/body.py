@@ -101,6 +101,7 @@ def parse_body(raw: bytes, vocab_size: int) -> tuple[dict[str, Any], ChatBody]:
     try:
         document = _parse_json(raw)
         body = msgspec.convert(document, ChatBody)
+        (body.model or "").encode()  # it is echoed
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise SimRefusalError(f"1 validation error: {error}", type=BAD_REQUEST) from error
     if body.input_ids is not None and not body.input_ids:

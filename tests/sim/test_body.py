@@ -26,6 +26,7 @@ def parse(**fields: object):
         b'{"messages": ["hi"]}',
         b'{"messages": null}',
         b"\xff\xfe",
+        b'{"messages": [], "model": "\\ud800"}',  # it is echoed, and no UTF-8 holds it
     ],
 )
 def test_what_is_no_chat_is_a_400_with_the_type_of_a_validation(raw: bytes):
