@@ -18,7 +18,7 @@ import contextlib
 import socket
 from typing import Final, Protocol, cast
 
-from sessions.errors import ClientVisibleError, HeadTooSlowError
+from sessions.errors import ClientVisibleError, HeadTooSlowError, draining_error
 from sessions.lending.slots import Slot, SlotEvent, SlotState, SlotTable
 from sessions.routing.kinds import Named
 from sessions.settings import Settings
@@ -28,6 +28,9 @@ from sessions.wire.replies import render_error, render_reply
 
 LINGER_QUIET_S: Final = 2.0  # input may pause this long before a lingering close ends
 LINGER_TOTAL_S: Final = 30.0
+# How long a closing front still waits for a head on a connection. Its client had no word of the
+# end yet and may have sent its next request already: this is a guess at a round trip and a pause.
+LAST_HEAD_S: Final = 0.3
 _PROBE_HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
 
 
@@ -222,15 +225,20 @@ class Connection(asyncio.Protocol):
         self.slot.feed(SlotEvent.LAST_REPLY)
         self._linger()
 
-    def end_if_idle(self) -> None:
-        """End the connection if it waits for a head and none has begun."""
-        if self.slot.state is SlotState.HEAD and not self._buffer:
-            self.end()
+    def hurry(self) -> None:
+        """The front closes: wait for a head for a moment only, so that it gets its answer."""
+        if self.slot.state is SlotState.HEAD:
+            self._restart_clock()
 
     def refuse_begun_head(self, error: ClientVisibleError) -> None:
         """Answer a head that has begun and will not be waited for; the connection ends."""
         if self.slot.state is SlotState.HEAD and self._is_head_begun:
             self._refuse_head(error)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is lent, awaited or unsent any more."""
+        return self.slot.state in (SlotState.ENDING, SlotState.CLOSED) and self.is_flushed
 
     @property
     def is_flushed(self) -> bool:
@@ -246,21 +254,24 @@ class Connection(asyncio.Protocol):
         if self.slot.state is SlotState.ENDING:
             self._transport.abort()
         elif self._is_head_begun and self.is_flushed:
-            limit_s = self._front.settings.head_timeout_s
-            self._refuse_head(
-                HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
-            )
+            self._refuse_head(self._too_slow())
         else:
             self.end()
 
     # --- inside
+
+    def _too_slow(self) -> ClientVisibleError:
+        if self._front.is_closing:
+            return draining_error()
+        limit_s = self._front.settings.head_timeout_s
+        return HeadTooSlowError(f"the request head did not end within {limit_s:g} s")
 
     def _wait_for_head(self, leftover: bytes) -> None:
         self._buffer = leftover
         self._scanned = 0
         self._restart_clock()
         self._resume_reading()
-        if leftover or self._front.is_closing:
+        if leftover:
             self._serve_heads()
 
     @property
@@ -272,14 +283,14 @@ class Connection(asyncio.Protocol):
         """A head has its time from its first byte on; without one the connection is idle."""
         settings = self._front.settings
         limit_s = settings.head_timeout_s if self._is_head_begun else settings.idle_timeout_s
+        if self._front.is_closing:
+            limit_s = min(limit_s, LAST_HEAD_S)
         self.deadline = self._front.now() + limit_s
 
     def _serve_heads(self) -> None:
         """Serve heads in the buffer while they can be answered here; at most one is lent."""
         while self.slot.state is _HEAD:
             if not self._buffer:
-                if self._front.is_closing:
-                    self.end()
                 return
             if self._transport.get_write_buffer_size():
                 self._wait_for_flush()

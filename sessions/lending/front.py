@@ -69,7 +69,10 @@ class Front:
         return self._is_closing
 
     async def drain(self, lent_count: Callable[[], int]) -> None:
-        """Stop to accept, end idle connections, wait until nothing is in flight.
+        """Stop to accept, wait until nothing is in flight, end all connections.
+
+        A client that had no word of the end gets a moment to send what it was about to send, and
+        its answer: a connection that is idle, or given back meanwhile, is ended after that.
 
         Args:
             lent_count: Exchanges that shards still have.
@@ -78,8 +81,8 @@ class Front:
         for server in self._servers:
             server.close()
         for connection in list(self.connections):
-            connection.end_if_idle()
-        await wait_until(lambda: not lent_count() and all(c.is_flushed for c in self.connections))
+            connection.hurry()
+        await wait_until(lambda: not lent_count() and all(c.is_over for c in self.connections))
         # Clients get a moment to close first, so that no reset eats their last reply.
         await wait_until(lambda: not self.connections, limit_s=DRAIN_LINGER_S)
         if self._sweep is not None:

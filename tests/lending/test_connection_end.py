@@ -1,4 +1,4 @@
-"""The end of a client connection on both loops: lingering, time, deaths, draining."""
+"""The end of a client connection on both loops: lingering, time, deaths."""
 
 from __future__ import annotations
 
@@ -320,47 +320,3 @@ async def test_only_begun_heads_are_refused(stage: FrontStage) -> None:
     assert connection.slot.state is SlotState.LENT
     assert (await idle.ask(b"\n" + LIVE)).status == 200
     lent.close()
-
-
-# --- draining
-
-
-async def test_draining_ends_idle_connections_alone(stage: FrontStage) -> None:
-    idle = await stage.connect()
-    await idle.ask(LIVE)
-    busy, connection = await stage.lent(ASK)
-    drained = asyncio.create_task(stage.front.drain(lambda: connection.slot.generation % 2))
-    assert await idle.read_to_end() == b""
-    await turn(20)
-    assert not drained.done()
-    assert connection.slot.state is SlotState.LENT
-    connection.slot.generation += 1  # what the dispatcher counts is down to zero
-    connection.take_back(0, b"", kept=True)
-    assert await busy.read_to_end() == b""
-    busy.close()
-    await drained
-
-
-async def test_a_request_behind_the_last_exchange_is_refused_when_draining(
-    stage: FrontStage,
-) -> None:
-    client, connection = await stage.lent(ASK)
-    stage.front._is_closing = True
-    stage.dispatcher.refusal = NotReadyError("draining")
-    connection.take_back(0, ASK, kept=True)
-    reply = await client.read_reply()
-    assert (reply.status, reply.header("connection")) == (503, "close")
-    assert await client.read_to_end() == b""
-
-
-async def test_a_probe_says_close_when_draining(stage: FrontStage) -> None:
-    client = await stage.connect()
-    await client.send(LIVE[:5])
-    connection = await stage.connection()
-    await wait_until_async(lambda: bool(connection._buffer), "the first bytes")
-    stage.front._is_closing = True
-    connection.end_if_idle()
-    await client.send(LIVE[5:])
-    reply = await client.read_reply()
-    assert (reply.status, reply.header("connection")) == (200, "close")
-    assert await client.read_to_end() == b""

@@ -171,6 +171,7 @@ async def test_draining_waits_for_what_is_lent(stage: FrontStage) -> None:
     assert not drained.done()
     connection.take_back(0, b"", kept=True)
     lent[0] = 0
+    await stage.pass_last_moment()
     assert await client.read_to_end() == b""
     client.close()
     await drained
@@ -190,6 +191,7 @@ async def test_draining_waits_until_the_last_reply_has_left(group: Group) -> Non
         assert not drained.done()
         for _ in range(count):
             assert (await client.read_reply()).status == 200
+        await stage.pass_last_moment()
         assert await client.read_to_end() == b""
         client.close()
         await drained
@@ -198,7 +200,9 @@ async def test_draining_waits_until_the_last_reply_has_left(group: Group) -> Non
 async def test_draining_does_not_wait_for_a_client_that_never_closes(stage: FrontStage) -> None:
     client = await stage.connect()
     await client.ask(LIVE)
-    await stage.front.drain(lambda: 0)
+    drained = asyncio.create_task(stage.front.drain(lambda: 0))
+    await stage.pass_last_moment()
+    await drained
     assert len(stage.front.connections) == 1
     assert await client.read_to_end() == b""
 

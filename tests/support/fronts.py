@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from sessions.errors import ClientVisibleError
-from sessions.lending.connection import Connection
+from sessions.lending.connection import LAST_HEAD_S, Connection
 from sessions.lending.front import Front
 from sessions.lending.group import Group
 from sessions.routing.kinds import Named
@@ -150,6 +150,10 @@ class FrontStage:
         self.clock.advance(seconds)
         self.sweep()
         await turn()
+
+    async def pass_last_moment(self) -> None:
+        """Let the time pass in which a closing front still waits for heads."""
+        await self.pass_time(LAST_HEAD_S + 0.01)
 
     async def wait_empty(self) -> None:
         """Wait until no connection is open here."""
