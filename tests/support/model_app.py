@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Final
 from urllib.parse import parse_qs
 
-from tests.support.apps import App, Headers, Message, Receive, Send, cases, pattern_of, read_receipt
+from tests.support.apps import App, Headers, Message, Receive, Send, cases, pattern_of, receipt_of
 
 HELD_BYTES: Final = 500
 STALLED_BYTES: Final = 20_000
@@ -78,7 +78,7 @@ def gated() -> App:
 
 
 async def _hold(gates: _Gates, seed: str, receive: Receive, send: Send) -> None:
-    receipt = await read_receipt(receive)
+    receipt = await _read_receipt(receive)
     if receipt is None:
         gates.left.append(seed)
     elif await gates.passed(seed, receive):
@@ -86,7 +86,7 @@ async def _hold(gates: _Gates, seed: str, receive: Receive, send: Send) -> None:
 
 
 async def _stall(gates: _Gates, seed: str, receive: Receive, send: Send) -> None:
-    receipt = await read_receipt(receive)
+    receipt = await _read_receipt(receive)
     body, half = pattern_of(seed, STALLED_BYTES), STALLED_BYTES // 2
     await _start(send, [*_named(seed, receipt or ""), (b"content-length", b"%d" % len(body))])
     await send({"type": "http.response.body", "body": body[:half], "more_body": True})
@@ -95,7 +95,7 @@ async def _stall(gates: _Gates, seed: str, receive: Receive, send: Send) -> None
 
 
 async def _flood(_gates: _Gates, seed: str, receive: Receive, send: Send) -> None:
-    receipt = await read_receipt(receive)
+    receipt = await _read_receipt(receive)
     await _start(send, [*_named(seed, receipt or ""), (b"content-length", b"%d" % FLOOD_BYTES)])
     piece = pattern_of(seed, _PIECE_BYTES)
     for sent in range(0, FLOOD_BYTES, _PIECE_BYTES):
@@ -104,7 +104,7 @@ async def _flood(_gates: _Gates, seed: str, receive: Receive, send: Send) -> Non
 
 
 async def _done(gates: _Gates, seed: str, receive: Receive, send: Send) -> None:
-    receipt = await read_receipt(receive)
+    receipt = await _read_receipt(receive)
     await _reply(send, pattern_of(seed, HELD_BYTES), _named(seed, receipt or ""))
     await gates.gate(seed).wait()
 
@@ -119,6 +119,18 @@ async def _journal(gates: _Gates, seed: str, send: Send) -> None:
     runs = {key: count for key, count in gates.runs.items() if key.startswith(seed)}
     left = [key for key in gates.left if key.startswith(seed)]
     await _reply(send, json.dumps({"runs": runs, "left": left}).encode(), [])
+
+
+async def _read_receipt(receive: Receive) -> str | None:
+    """Of the whole body; None if the client has gone."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return receipt_of(body)
 
 
 def _named(seed: str, receipt: str) -> Headers:
