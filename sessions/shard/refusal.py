@@ -1,8 +1,8 @@
 """ASGI applications that answer with an error in the one error shape.
 
 `Refusal` answers every request with one error, without reading the body. `Guarded` runs an
-application and turns an exception that nobody caught into a 500 of the same shape, so that no
-client ever gets a plain-text error page.
+application and turns an exception that nobody caught, and a reply that never began, into a 500 of
+the same shape, so that no client gets uvicorn's plain-text error page.
 
 Spec: docs/errors.md
 """
@@ -37,7 +37,7 @@ class Refusal:
 
 
 class Guarded:
-    """Runs an application; an exception becomes a 500, or a cut reply if one began."""
+    """Runs an application; a failure becomes a 500, or a cut reply if one began."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,18 +47,28 @@ class Guarded:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun = False
+        has_begun = is_gone = False
+
+        async def noted_receive() -> Message:
+            nonlocal is_gone
+            message = await receive()
+            is_gone = message["type"] == "http.disconnect"
+            return message
 
         async def noted_send(message: Message) -> None:
             nonlocal has_begun
-            has_begun = True
             await send(message)
+            has_begun = True
 
         try:
-            await self._app(scope, receive, noted_send)
+            await self._app(scope, noted_receive, noted_send)
         except Exception:
             if has_begun:
                 raise
             logger.exception("application failed path=%s", scope["path"])
-            error = InternalError("the server failed to serve this request; its log says why")
-            await Refusal(error)(scope, receive, send)
+        else:
+            if has_begun or is_gone:
+                return
+            logger.error("application sent no reply path=%s", scope["path"])
+        error = InternalError("the server failed to serve this request; its log says why")
+        await Refusal(error)(scope, receive, send)

@@ -20,9 +20,11 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
+        self.received: list[Message] = []
 
     async def receive(self) -> Message:
-        raise AssertionError("the body must be left unread")
+        assert self.received, "the body must be left unread"
+        return self.received.pop(0)
 
     async def send(self, message: Message) -> None:
         self.sent.append(message)
@@ -53,10 +55,11 @@ async def test_a_refusal_is_the_error_in_the_one_shape(
 async def test_a_guarded_application_is_left_alone_while_it_does_not_fail(wire: Wire) -> None:
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         assert scope is HTTP
-        assert receive == wire.receive
+        assert await receive() == {"type": "http.request", "body": b"in"}
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
+    wire.received = [{"type": "http.request", "body": b"in"}]
     await Guarded(app)(HTTP, wire.receive, wire.send)
     assert [message["type"] for message in wire.sent] == [
         "http.response.start",
@@ -89,6 +92,44 @@ async def test_an_exception_in_a_reply_is_passed_on_so_that_the_reply_is_cut(wir
     with pytest.raises(RuntimeError, match="too late"):
         await Guarded(app)(HTTP, wire.receive, wire.send)
     assert len(wire.sent) == 1
+
+
+async def test_an_application_that_sends_no_reply_gives_a_500_in_the_one_shape(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(_scope: Message, receive: Receive, _send: Send) -> None:
+        await receive()
+
+    wire.received = [{"type": "http.request", "body": b""}]
+    with caplog.at_level(logging.ERROR):
+        await Guarded(app)(HTTP, wire.receive, wire.send)
+    assert wire.status == 500
+    assert json.loads(wire.sent[1]["body"])["error"]["code"] == "internal_error"
+    assert "application sent no reply path=/one" in caplog.text
+
+
+async def test_a_client_that_left_needs_no_reply(
+    wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(_scope: Message, receive: Receive, _send: Send) -> None:
+        await receive()
+
+    wire.received = [{"type": "http.disconnect"}]
+    await Guarded(app)(HTTP, wire.receive, wire.send)
+    assert (wire.sent, caplog.text) == ([], "")
+
+
+async def test_a_message_that_the_server_refused_begins_no_reply(wire: Wire) -> None:
+    async def send(message: Message) -> None:
+        if not wire.sent and message["type"] != "http.response.start":
+            raise RuntimeError("a body before its head")
+        await wire.send(message)
+
+    async def app(_scope: Message, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.body", "body": b"first"})
+
+    await Guarded(app)(HTTP, wire.receive, send)
+    assert wire.status == 500
 
 
 async def test_a_cancellation_passes_through(wire: Wire) -> None:
