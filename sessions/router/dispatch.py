@@ -86,6 +86,7 @@ class Dispatch:
         """A shard died and the group goes on without it: its sessions are gone."""
         link.is_alive = False
         link.channel.close()
+        link.copies.clear()  # else it keeps connections that close later
         self._alive = [other for other in self._alive if other.is_alive]
 
     @property

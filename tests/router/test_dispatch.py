@@ -140,8 +140,10 @@ def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
 
 def test_the_group_goes_on_without_a_buried_shard(dispatch: Dispatch) -> None:
     dead = dispatch.links[1]
+    dispatch.lend(FakeConnection(5).real, 1, HEAD, PAYLOAD)
     dispatch.refresh(lambda index: [5, 0, 5, 5][index])
     dispatch.bury(dead)
+    assert not dead.copies
     assert dispatch.alive_count == SHARDS - 1
     assert channel_of(dead).is_closed
     assert dispatch.choose(None) == 0
