@@ -103,7 +103,7 @@ class Ask:
 
     Attributes:
         owner: Number of a living shard, counted round; NOBODY names no session.
-        size: Bytes of its body, if its form has one.
+        size: Bytes of its body, if its form has one; makes a big reply bigger.
         out: Bytes of its reply.
     """
 

@@ -43,6 +43,7 @@ from tests.support.raw import AsyncRawConnection, open_raw, request_bytes
 _SMALL_BUFFER_BYTES: Final = 4096
 _LARGE_BUFFER_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 15.0
+_UNREAD_S: Final = 0.03  # so long a client that does not read does not read at least
 
 
 async def play(arena: Arena, number: int, script: Script) -> list[str]:
@@ -277,10 +278,13 @@ class _Player:
             return
         if script.touch is Touch.STOPS_READING:
             self._send_ahead()
-            await self._pause()
+            await asyncio.sleep(max(_UNREAD_S, self._script.pause_ms / 1000))
         elif script.touch is Touch.NOTHING:
             self._send_soon()
-        self._connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LARGE_BUFFER_BYTES)
+        if script.state is State.FLOODED:  # else its reply takes seconds
+            self._connection.socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, _LARGE_BUFFER_BYTES
+            )
         policy = self._arena.policy
         if self._crisis is not None and not self._is_read(self._crisis):
             await self._read(self._crisis, fates_in_state(script, policy), ends=False)

@@ -75,6 +75,13 @@ def script_of_cell(cell: Cell) -> Script:
     """A script that gets into this cell: the trouble comes when the state is reached."""
     rng = random.Random(str(cell))
     state, touch, trouble = cell
+    follow = [_some_ask(rng) for _ in range(rng.randrange(1, 3))]
+    if touch is Touch.STOPS_READING:  # a reply that waits for its reader, another shard's behind it
+        owner = rng.randrange(3)
+        follow = [
+            Ask(form=Form.BIG, owner=owner, size=rng.randrange(_MAX_BODY_BYTES)),
+            Ask(form=Form.GET, owner=owner + 1),
+        ]
     return Script(
         before=tuple((_some_ask(rng),) for _ in range(rng.randrange(2))),
         state=state,
@@ -87,7 +94,7 @@ def script_of_cell(cell: Cell) -> Script:
         pause_ms=rng.choice(_PAUSES_MS),
         piece_bytes=rng.choice(_PIECES_BYTES),
         is_chunked=rng.random() < 0.5,
-        follow=tuple(_some_ask(rng) for _ in range(rng.randrange(1, 3))),
+        follow=tuple(follow),
     )
 
 
