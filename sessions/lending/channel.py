@@ -154,9 +154,17 @@ class Channel:
         self._pack_bytes += size
 
     def read_to_end(self) -> None:
-        """Deliver everything that the dead peer had sent, to the end of file (rule 20)."""
+        """Deliver everything that the dead peer had sent, to the end of file (rule 20).
+
+        A broken message ends it, too: what the peer meant by it is judged like its silence.
+        """
         while not self._ended:
-            if not self._receive():
+            try:
+                has_more = self._receive()
+            except LocalProtocolError:
+                logger.exception("the channel's dead peer broke the protocol")
+                has_more = False
+            if not has_more:
                 self._end()
 
     def undelivered(self) -> list[Message]:

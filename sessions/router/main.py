@@ -100,6 +100,9 @@ class _Router:
             sock, _ = self._channel_listener.accept()
         except BlockingIOError:
             return
+        except OSError as error:  # no descriptor left: the shard waits in the backlog
+            logger.warning("channel not accepted error=%s", error)
+            return
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, uid, _gid = _CREDENTIALS.unpack(credentials)
         if uid != os.getuid():

@@ -409,3 +409,13 @@ async def test_a_datagram_that_is_no_whole_message_ends_the_channel(
         pair.peer.recv(10)
     with pytest.raises(BrokenPipeError):
         pair.peer.send(b"more")
+
+
+async def test_a_dead_peers_broken_message_ends_the_reading(pair: Pair) -> None:
+    pair.peer.send(encode(numbered(1))[0])
+    pair.peer.send(b"x")
+    pair.peer.send(encode(numbered(2))[0])
+    pair.peer.close()
+    pair.channel.read_to_end()
+    assert [message.slot for message in pair.end.messages] == [1]
+    assert pair.end.ends == 1
