@@ -111,11 +111,17 @@ async def test_an_exchange_lasts_until_its_request_is_read_to_the_end(
     await serve_next(client, app, 1)
 
 
-async def test_an_exchange_lasts_until_its_reply_is_complete(stage: Stage, app: HeldApp) -> None:
-    client, call = await asked(stage, app, GET)
+@pytest.mark.parametrize("late_bytes", [0, 2])
+async def test_an_exchange_lasts_until_its_reply_is_complete(
+    stage: Stage, app: HeldApp, late_bytes: int
+) -> None:
+    """Whether the request was whole at once, or is read to its end meanwhile."""
+    request = post(b"body", by_chunks=False)
+    cut = len(request) - late_bytes
+    client, call = await asked(stage, app, request[:cut])
     await call.start()
     await call.write(b"first")
-    await client.send(request_bytes("GET", "/two"))
+    await client.send(request[cut:] + request_bytes("GET", "/two"))
     await turn(20)
     assert stage.lent_count == 1
     assert len(app.calls) == 1
