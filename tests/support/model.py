@@ -124,7 +124,8 @@ class Script:
         is_ahead: The trouble begins before the state's request is sent, if no reply must be read
             to get there.
         is_frozen_first: A shard that is killed was stopped before, and is killed at the end.
-        is_hasty: After a half-close the exchange goes on before the server noticed it.
+        is_hasty: After a half-close the exchange goes on before the server noticed it; a trouble
+            comes right behind the last reply.
         pause_ms: Between touch and trouble, and before the end of the trouble.
         piece_bytes: The state's request and `follow` are sent in pieces of this size; 0 = whole.
         is_chunked: How a half body is framed.
@@ -294,9 +295,11 @@ def fates_behind(script: Script, policy: Policy, ask: Ask, *, is_of_dead: bool) 
         return _ANY
     if policy is not Policy.CONTINUE:
         return _LOST | _REFUSED
-    if ask.form is Form.PROBE or not is_of_dead:
-        return _REPLY | (_LOST if script.state is State.DISCARDING else frozenset())
-    return _REFUSED | (_LOST if script.state is State.DISCARDING else frozenset())
+    may_be_cut = script.state is State.DISCARDING
+    # The client has the whole reply, the shard has not marked it: no one could know better.
+    may_be_cut = may_be_cut or (script.state is State.IDLE and script.is_hasty)
+    fates = _REPLY if ask.form is Form.PROBE or not is_of_dead else _REFUSED
+    return fates | _LOST if may_be_cut else fates
 
 
 def may_reset(script: Script) -> bool:

@@ -155,6 +155,8 @@ class _Player:
         if script.starts_in_trouble:
             await self._begin_trouble()
         if script.state is State.IDLE:
+            if not script.is_hasty:  # the shards' loops turn: what they had is given back
+                await self._arena.journal(self._prefix)
             return
         owner = self._shard_of(script.owner)
         crisis = self._crisis = request_of_state(

@@ -159,6 +159,14 @@ def test_only_sessions_of_the_dead_are_refused_afterwards():
     assert fates_behind(killed, Policy.CONTINUE, ask, is_of_dead=False) == {Fate.REPLY}
 
 
+def test_a_death_right_behind_a_reply_may_end_the_connection_and_a_later_one_may_not():
+    idle = script(State.IDLE, Touch.NOTHING, Trouble.KILLED)
+    ask = Ask(form=Form.GET)
+    assert fates_behind(idle, Policy.CONTINUE, ask, is_of_dead=False) == {Fate.REPLY}
+    hasty = dataclasses.replace(idle, is_hasty=True)
+    assert fates_behind(hasty, Policy.CONTINUE, ask, is_of_dead=False) == {Fate.REPLY, Fate.LOST}
+
+
 def test_the_status_of_a_death_depends_on_policy_and_session():
     assert status_of_death(Policy.CONTINUE, 0) == 410
     assert status_of_death(Policy.CONTINUE, NOBODY) == 502
