@@ -52,7 +52,7 @@ def receipt_of(body: bytes) -> str:
 
 
 def cases() -> App:
-    """`…/echo`, `…/told`, `…/trivial`, `…/big`, `…/where`, `…/trap`, and a 404 for all else."""
+    """`…/echo`, `…/told`, `…/trivial`, `…/big`, `…/where`, `…/trap`, `…/exit`, else a 404."""
     routes = {
         "echo": _echo,
         "told": _told,
@@ -60,6 +60,7 @@ def cases() -> App:
         "big": _big,
         "where": _where,
         "trap": _trap,
+        "exit": _exit,
     }
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -132,7 +133,7 @@ async def _echo(scope: Message, receive: Receive, send: Send) -> None:
     sleep_s = float(query.get("sleep", ["0"])[0])
     if "pre" in query:
         await asyncio.sleep(sleep_s)
-    receipt = await _read_receipt(receive)
+    receipt = await read_receipt(receive)
     if receipt is None:  # the client has gone: there is nobody to answer
         return
     if "pre" not in query:
@@ -156,7 +157,8 @@ def _echo_headers(query: Query, receipt: str, body: bytes) -> Headers:
     return headers
 
 
-async def _read_receipt(receive: Receive) -> str | None:
+async def read_receipt(receive: Receive) -> str | None:
+    """`receipt_of` the body, read piece by piece; None if the client has gone."""
     digest = hashlib.blake2b()
     size, more = 0, True
     while more:
@@ -209,7 +211,7 @@ async def _where(_scope: Message, receive: Receive, send: Send) -> None:
 
 async def _told(scope: Message, receive: Receive, send: Send) -> None:
     """What the application was told of the request, as text: request line, then headers."""
-    if await _read_receipt(receive) is None:
+    if await read_receipt(receive) is None:
         return
     target = scope["raw_path"] + b"?" + scope["query_string"]
     lines = [b"%b %b %b" % (scope["method"].encode(), target, scope["http_version"].encode())]
@@ -224,6 +226,11 @@ async def _trap(scope: Message, _receive: Receive, send: Send) -> None:
     os.write(2, b"%b by %b\n" % (SPRUNG.encode(), scope["query_string"]))
     await _start(send, 200, [(b"content-length", b"0"), *_named("trap")])
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _exit(_scope: Message, _receive: Receive, _send: Send) -> None:
+    """Ends the process in silence, as if all were well."""
+    os._exit(0)
 
 
 async def _not_found(_scope: Message, _receive: Receive, send: Send) -> None:

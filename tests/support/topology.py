@@ -25,5 +25,8 @@ class Topology:
 
 LONE = Topology(name="lone", shards=1)
 ROUTED_ONE = Topology(name="router+1", shards=1, env={"SESSIONS_ROUTER": "always"})
+ROUTED_TWO = Topology(name="router+2", shards=2)
 ROUTED_FOUR = Topology(name="router+4", shards=4)
+ROUTED_SEVEN = Topology(name="router+7", shards=7)
+ROUTED_SIXTEEN = Topology(name="router+16", shards=16)
 TOPOLOGIES = (LONE, ROUTED_ONE, ROUTED_FOUR)
