@@ -113,6 +113,7 @@ class Exchange(HttpToolsProtocol):
         self._is_request_begun = False
         self._is_request_parsed = False
         self._has_low_limit = False
+        self._is_buffer_full = False
         self._keeps_with_body = False  # kept if the body comes, which a 100 was expected for
         self._leftover = b""
 
@@ -185,6 +186,7 @@ class Exchange(HttpToolsProtocol):
         # uvloop's transport does not inherit from asyncio's.
         self._lent = self._lender.wrap(cast("asyncio.Transport", transport), self)
         self._lent.on_interim = self._keep_after_all
+        self._lent.on_long_write = self._let_loop_turn
         super().connection_made(self._lent)
         self.connections.discard(self)
         if self.loan is LoanState.GONE:
@@ -221,8 +223,14 @@ class Exchange(HttpToolsProtocol):
                 self._keep(data[taken:])
             self._give_back_if_over()
 
+    def pause_writing(self) -> None:
+        """The write buffer is full."""
+        self._is_buffer_full = True
+        super().pause_writing()
+
     def resume_writing(self) -> None:
         """The write buffer ran empty."""
+        self._is_buffer_full = False
         super().resume_writing()
         self._give_back_if_over()
         self._lent.on_flushed()
@@ -302,6 +310,15 @@ class Exchange(HttpToolsProtocol):
         self._give_back_if_over()
 
     # --- inside
+
+    def _let_loop_turn(self) -> None:
+        """Hold the application's next write until others had their turn."""
+        self.flow.pause_writing()
+        self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        if not self._is_buffer_full:
+            self.flow.resume_writing()
 
     def _keep(self, data: bytes) -> None:
         self._leftover += data

@@ -25,6 +25,9 @@ _COMPLETE: Final = CellState.COMPLETE
 
 
 JOIN_BYTES: Final = 16384  # a guess: copying more costs what a second write does
+# While its client reads as fast as it writes, an application is never told to wait, and the loop
+# never turns: small requests beside one reply of 1 GiB waited up to 0.8 s (measured on two cores).
+FAIR_BYTES: Final = 131072
 
 
 class HeldHeads:
@@ -55,6 +58,7 @@ class LentTransport(asyncio.Transport):
 
     Attributes:
         on_interim: Called when a 1xx was written; the exchange sets it.
+        on_long_write: Called when FAIR_BYTES of bodies were written since the last call; likewise.
         is_body_missing: Whether body bytes are still to come; the exchange tells.
     """
 
@@ -82,6 +86,8 @@ class LentTransport(asyncio.Transport):
         self._wants_input = True
         self._is_full = False
         self.on_interim: Callable[[], None] = _do_nothing
+        self.on_long_write: Callable[[], None] = _do_nothing
+        self._written_bytes = 0
         self.is_body_missing = False
         self.get_extra_info = transport.get_extra_info  # type: ignore[method-assign]  # speed
         self.get_write_buffer_size = transport.get_write_buffer_size  # type: ignore[method-assign]
@@ -106,7 +112,7 @@ class LentTransport(asyncio.Transport):
         if self._held_head:
             self._write_after_head(data)
         elif not self._awaits_final_head:
-            self._transport.write(data)
+            self._write_body(data)
         elif data[:10] == b"HTTP/1.1 1":
             self.on_interim()
             self._transport.write(data)
@@ -133,7 +139,14 @@ class LentTransport(asyncio.Transport):
             self._transport.write(b"".join((head, data)) if data else head)
         else:
             self._transport.write(head)
-            self._transport.write(data)
+            self._write_body(data)
+
+    def _write_body(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+        self._written_bytes += len(data)
+        if self._written_bytes >= FAIR_BYTES:
+            self._written_bytes = 0
+            self.on_long_write()
 
     def pause_reading(self) -> None:
         """Stop to read at once."""
