@@ -79,6 +79,13 @@ def test_requests_without_a_session_go_to_the_shard_with_the_fewest(dispatch: Di
     assert dispatch.choose(None) == 2
 
 
+def test_newcomers_are_counted_since_the_board_was_read(dispatch: Dispatch) -> None:
+    """By then the board has them as sessions, if they became some."""
+    assert [dispatch.choose(None) for _ in range(2)] == [0, 1]
+    dispatch.refresh(lambda _index: 0)
+    assert dispatch.choose(None) == 0
+
+
 @pytest.mark.parametrize("missing", range(SHARDS))
 def test_nobody_is_chosen_before_every_shard_said_hello(missing: int) -> None:
     dispatch = Dispatch(SHARDS)

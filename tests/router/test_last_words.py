@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -149,6 +149,24 @@ async def test_what_a_shard_gave_back_before_its_death_counts(scene: Scene, shar
     channel.deliver = lambda message: scene.dispatch.on_message(link, message)
     await scene.speak()
     assert connection.names == ["take_back"]
+
+
+async def test_the_router_waits_until_its_answers_have_left(scene: Scene) -> None:
+    scene.lent(0, 0)
+    scene.group.board.set_cause("it died")
+    waits: list[bool] = []
+
+    async def wait(condition: Callable[[], object], **_limits: float) -> bool:
+        waits.append(bool(condition()))
+        return True
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(last_words, "wait_until", wait)
+        await speak_last_words(scene.group, scene.front, scene.dispatch, scene.dead)
+        assert waits == [True, False], "for the cause, and for connections to be gone"
+        scene.front.connections.clear()
+        await speak_last_words(scene.group, scene.front, scene.dispatch, scene.dead)
+        assert waits[2:] == [True, True]
 
 
 async def test_a_shard_that_died_meanwhile_is_no_error(scene: Scene) -> None:

@@ -177,6 +177,35 @@ async def test_a_shard_that_does_not_come_fails_the_boot(
     await stage.stop()
 
 
+async def test_a_shard_of_another_user_is_sent_away(
+    stage: RouterStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    stranger = await stage.shard(0)
+    await wait_until_async(lambda: stranger.end.ends > 0, "the end of its channel")
+    monkeypatch.undo()
+    await stage.shards()
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+async def test_the_boot_deadline_is_over_with_the_boot_and_with_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_ready: bool
+) -> None:
+    monkeypatch.setattr("sessions.router.main._BOOT_GRACE_S", 0.0)
+    stage = RouterStage(group_of(tmp_path, shards=SHARDS, boot_deadline_s=0.3))
+    if is_ready:
+        await stage.shards()
+    else:
+        await stage.shard(0)
+        await turn(20)  # its HELLO is read
+        stage.life.stop_requested.set()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 0.4
+    await wait_until_async(lambda: loop.time() > end, "the deadline to pass")
+    assert not stage.life.boot_failure
+    await stage.stop()
+
+
 # --- serve
 
 
@@ -232,10 +261,16 @@ async def test_the_router_drains_before_its_shards_go(stage: RouterStage) -> Non
     client = await stage.client()
     await client.send(GET)
     loan, descriptor = await shards[0].loan()
+    begun = await stage.client()
+    await begun.send(GET[:5])
+    live = request_bytes("GET", "/livez")
+    assert (await (await stage.client()).ask(live)).status == 200, "what came before is read"
     stage.life.stop_requested.set()
     await turn(20)
     assert not stage.serving.done()
     assert not shards[0].end.ends
+    reply = await begun.ask(GET[5:])
+    assert (reply.status, error_code_of(reply)) == (503, "not_ready")
     os.write(descriptor or -1, REPLY)
     shards[0].give_back(loan)
     assert (await client.read_reply()).body == b"ok"
@@ -244,6 +279,34 @@ async def test_the_router_drains_before_its_shards_go(stage: RouterStage) -> Non
     await wait_until_async(lambda: all(s.end.ends for s in shards), "the end of every channel")
     await stage.serving
     assert stage.life.is_drained
+
+
+async def test_the_router_serves_on_for_the_drain_delay(tmp_path: Path) -> None:
+    stage = RouterStage(group_of(tmp_path, shards=SHARDS, drain_delay_s=3600.0))
+    shards = await stage.shards()
+    stage.life.stop_requested.set()
+    await turn(20)
+    client = await stage.client()
+    await client.send(GET)
+    loan, _ = await shards[0].loan()
+    shards[0].give_back(loan)
+    stage.serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await stage.serving
+    assert not stage.life.is_drained
+
+
+async def test_the_router_stops_to_beat(tmp_path: Path) -> None:
+    stage = RouterStage(group_of(tmp_path, shards=SHARDS))
+    await stage.shards()
+    assert len(_beats()) == 1
+    await stage.stop()
+    await turn()
+    assert not _beats()
+
+
+def _beats() -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if "_beat" in repr(task.get_coro())]
 
 
 async def test_the_router_leaves_no_descriptor_open(tmp_path: Path) -> None:

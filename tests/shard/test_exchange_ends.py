@@ -178,6 +178,22 @@ async def test_a_request_that_ends_the_connection_gets_its_reply_and_the_end(
     assert len(app.calls) == 1
 
 
+async def test_a_last_reply_reaches_a_client_that_is_still_sending(
+    stage: Stage, app: HeldApp
+) -> None:
+    """Rule 17: its bytes are read on and dropped, else a reset would eat the reply."""
+    size = 8 << 20
+    close = [("Connection", "close"), ("Transfer-Encoding", "chunked")]
+    client = await stage.connect()
+    await client.send(request_bytes("PUT", "/one", close).replace(b"Content-Length: 0\r\n", b""))
+    await (await app.call()).reply(b"early", status=401)
+    await client.send(b"%x\r\n" % size)
+    await client.send(bytes(size), piece_bytes=65536)
+    reply = await client.read_reply()
+    assert (reply.status, reply.body, reply.header("connection")) == (401, b"early", "close")
+    assert await client.read_to_end() == b""
+
+
 async def test_an_http10_client_gets_no_100(stage: Stage, app: HeldApp) -> None:
     request = request_bytes("POST", "/one", [("Expect", "100-continue")], b"hello", version="1.0")
     client, call = await asked(stage, app, request[:-5])

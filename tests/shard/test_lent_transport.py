@@ -259,8 +259,9 @@ async def test_closing_a_house_loan_closes_no_connection(
     assert house.is_closing()
     assert not wire.is_closed
     assert not wire.reads, "what comes now is no part of this loan"
-    house.write(b"late")
-    assert wire.written == b""
+    house.write(REPLY)
+    house.release_head()
+    assert wire.written == b"", "what is written now is no part of it, either"
 
 
 async def test_closing_a_house_loan_waits_until_its_reply_has_left(

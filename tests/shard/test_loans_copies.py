@@ -188,6 +188,19 @@ async def test_copies_that_are_lent_or_gone_count_for_nothing(
     await wait_until_async(lambda: wishes(small) == [2], "the wish")
 
 
+async def test_copies_that_were_lost_count_for_nothing(small: LoansStage, app: HeldApp) -> None:
+    lost = small.connection()
+    small.lend(GET, 50, of=lost, slot=9)
+    await (await app.call()).reply(b"bye", headers=[(b"connection", b"close")])
+    await wait_until_async(lambda: bool(small.router.messages), "the loss")
+    await park(small, app, [0, 1])
+    (dying,) = [exchange for exchange in small.shard.exchanges if exchange.slot == 0]
+    dying.transport.abort()
+    await wait_until_async(lambda: small.loans.parked_count == 1, "the copy to be forgotten")
+    await park(small, app, [2])
+    assert wishes(small) == []
+
+
 # --- LAST (rule 7)
 
 
