@@ -96,7 +96,7 @@ def test_a_control_socket_is_refused(tmp_path: Path):
 def test_a_folder_with_a_long_path_is_refused(tmp_path: Path):
     ended = _run(tmp_path, env={"SESSIONS_RUNTIME_DIR": str(tmp_path / ("x" * 100))})
     assert ended.returncode == 1
-    assert "the kernel takes 107: set SESSIONS_RUNTIME_DIR to a shorter folder" in ended.stderr
+    assert "the limit is 103: set SESSIONS_RUNTIME_DIR to a shorter folder" in ended.stderr
 
 
 def test_all_reasons_stand_in_one_line(tmp_path: Path):
