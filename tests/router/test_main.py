@@ -281,19 +281,27 @@ async def test_the_router_drains_before_its_shards_go(stage: RouterStage) -> Non
     assert stage.life.is_drained
 
 
-async def test_the_router_serves_on_for_the_drain_delay(tmp_path: Path) -> None:
-    stage = RouterStage(group_of(tmp_path, shards=SHARDS, drain_delay_s=3600.0))
+async def test_the_router_serves_on_for_the_drain_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delay_s, slept, real = 77.0, asyncio.Event(), asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        await (slept.wait() if seconds == delay_s else real(seconds))
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    stage = RouterStage(group_of(tmp_path, shards=SHARDS, drain_delay_s=delay_s))
     shards = await stage.shards()
     stage.life.stop_requested.set()
     await turn(20)
     client = await stage.client()
     await client.send(GET)
     loan, _ = await shards[0].loan()
-    shards[0].give_back(loan)
-    stage.serving.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await stage.serving
     assert not stage.life.is_drained
+    shards[0].give_back(loan)
+    slept.set()
+    await stage.stop()
+    assert stage.life.is_drained
 
 
 async def test_the_router_stops_to_beat(tmp_path: Path) -> None:
