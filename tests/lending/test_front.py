@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+from collections.abc import AsyncIterator
 from contextlib import closing
 
 import pytest
 
 from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError
+from sessions.lending import front as front_module
+from sessions.lending.connection import LINGER_QUIET_S
 from sessions.lending.group import Group
 from sessions.routing.kinds import ROLLOUT, Named
 from tests.support.fronts import FrontStage, error_code_of, open_front
@@ -130,6 +134,66 @@ async def test_refused_connections_take_no_slot(group: Group) -> None:
         assert (await again.ask(LIVE)).status == 200
 
 
+@pytest.fixture
+async def full(group: Group) -> AsyncIterator[FrontStage]:
+    """A front whose only slot is taken."""
+    async with open_front(group_of(group.runtime_dir, max_connections=1)) as opened:
+        client = await opened.connect()
+        assert (await client.ask(LIVE)).status == 200
+        yield opened
+
+
+async def test_a_refused_client_that_is_still_sending_gets_its_words_and_no_reset(
+    full: FrontStage,
+) -> None:
+    client = await full.connect()
+    body_bytes = 4 << 20
+    head = request_bytes("PUT", "/x", [("Content-Length", str(body_bytes))])
+    await client.send(head.replace(b"Content-Length: 0\r\n", b""))
+    await client.send(bytes(body_bytes), piece_bytes=65536)
+    assert (await client.read_reply()).status == 503
+    assert await client.read_to_end() == b""
+
+
+async def test_a_refused_client_is_not_waited_for_for_long(full: FrontStage) -> None:
+    client = await full.connect()
+    assert (await client.read_reply()).status == 503
+    (refused,) = full.front._refused
+    await full.pass_time(LINGER_QUIET_S - 0.1)
+    assert full.front._refused == {refused}
+    await full.pass_time(0.2)
+    await wait_until_async(lambda: not full.front._refused, "its end")
+
+
+async def test_a_refused_client_that_leaves_is_forgotten(full: FrontStage) -> None:
+    client = await full.connect()
+    assert (await client.read_reply()).status == 503
+    assert len(full.front._refused) == 1
+    client.close()
+    await wait_until_async(lambda: not full.front._refused, "its end")
+
+
+async def test_only_so_many_refused_clients_are_waited_for(
+    full: FrontStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_module, "REFUSED_LINGER_COUNT", 2)
+    clients = [await full.connect() for _ in range(4)]
+    for client in clients:
+        assert (await client.read_reply()).status == 503
+        assert await client.read_to_end() == b""
+    assert len(full.front._refused) == 2
+
+
+async def test_a_refused_client_that_is_gone_already_is_no_error(full: FrontStage) -> None:
+    for _ in range(5):
+        with socket.create_connection(full.address) as made:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    later = await full.connect()
+    assert (await later.read_reply()).status == 503
+    later.close()
+    await wait_until_async(lambda: not full.front._refused, "the end of all")
+
+
 # --- listeners and sweep
 
 
@@ -161,6 +225,12 @@ async def test_draining_closes_the_listener_at_once(stage: FrontStage) -> None:
     assert stage.front.is_closing
     with pytest.raises(OSError, match=r"refused|reset|Connect"):
         await stage.connect()
+
+
+async def test_the_sweep_ends_with_the_drain(stage: FrontStage) -> None:
+    await stage.front.drain(lambda: 0)
+    assert stage.front._sweep is not None
+    assert stage.front._sweep.cancelled()
 
 
 async def test_draining_waits_for_what_is_lent(stage: FrontStage) -> None:
