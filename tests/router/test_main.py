@@ -1,119 +1,35 @@
-"""The life of a router in this process, with the test as its shards: start, serve, die, drain."""
+"""The life of a router in this process, with the test as its shards: start, serve, drain."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from sessions.lending.cells import CellState
-from sessions.lending.group import Group
-from sessions.lending.messages import Keep, Kind, LendFlag, Message
-from sessions.router.main import serve_router
+from sessions.lending.messages import Kind, LendFlag, Message
 from sessions.routing.ids import mint_session_id
-from sessions.settings import ExitPolicy
 from tests.support.channels import End
 from tests.support.fronts import error_code_of
 from tests.support.loops import BOTH_LOOPS, Backend, open_descriptors, turn
-from tests.support.members import BootFailedError, FakeLife, group_of
-from tests.support.raw import AsyncRawConnection, open_raw, request_bytes
+from tests.support.members import BootFailedError, group_of
+from tests.support.raw import request_bytes
+from tests.support.routers import SHARDS, RouterStage
 from tests.support.waiting import wait_until_async
 
-SHARDS = 2
 GET = request_bytes("GET", "/one")
 READY = request_bytes("GET", "/readyz")
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
-# A process that says HELLO as shard argv[2] on the channel argv[1], and then sleeps.
-SHARD_PROCESS = """
-import socket, struct, sys, time
-sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-sock.connect(sys.argv[1])
-sock.send(struct.pack("<BBxxIIxxxxQ", 1, 0, int(sys.argv[2]), 0, 0))
-time.sleep(60)
-"""
 
 
 @pytest.fixture(params=BOTH_LOOPS)
 def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     backend: Backend = request.param
     return backend
-
-
-class Shard:
-    """A shard in the hands of the test: it takes loans and gives them back."""
-
-    def __init__(self, group: Group, index: int) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.connect(str(group.channel_path))
-        self.end = End(sock)
-        self._returned: set[int] = set()
-        self.end.channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))
-
-    async def loan(self, number: int = 0) -> tuple[Message, int | None]:
-        """The LEND with this number, and its descriptor."""
-        await wait_until_async(lambda: len(self.end.messages) > number, f"loan {number}")
-        return self.end.messages[number], self.end.descriptors[number]
-
-    def give_back(self, loan: Message, keep: Keep = Keep.KEPT) -> None:
-        """Say that the exchange is over."""
-        self._returned.add(id(loan))
-        self.end.channel.send(Message(Kind.BACK, keep, loan.slot, 0, loan.generation, b""))
-
-    def give_all_back(self) -> None:
-        """Say that every exchange is over, and its connection, too."""
-        for message in self.end.messages:
-            if message.kind == Kind.LEND and id(message) not in self._returned:
-                self.give_back(message, Keep.LOST)
-
-
-class RouterStage:
-    """A router that serves in this process."""
-
-    def __init__(self, group: Group) -> None:
-        self.group = group
-        self.life = FakeLife(group, 0, os.getpid())
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.setblocking(False)  # noqa: FBT003 - positional only
-        self.serving = asyncio.create_task(serve_router(group, [self.listener], self.life))
-        self.opened = contextlib.AsyncExitStack()
-        self._shards: list[Shard] = []
-
-    async def shard(self, index: int) -> Shard:
-        """A shard that connects."""
-        await wait_until_async(self.group.channel_path.exists, "the channel's listener")
-        shard = Shard(self.group, index)
-        self._shards.append(shard)
-        return shard
-
-    async def shards(self) -> list[Shard]:
-        """All of them; the router is ready."""
-        found = [await self.shard(index) for index in range(SHARDS)]
-        await wait_until_async(lambda: self.life.is_ready, "the router to be ready")
-        return found
-
-    async def client(self) -> AsyncRawConnection:
-        """A client."""
-        return await self.opened.enter_async_context(open_raw(self.listener.getsockname()))
-
-    async def stop(self) -> None:
-        """Tell it to stop, and close what was opened."""
-        self.life.stop_requested.set()
-        for shard in self._shards:
-            shard.give_all_back()
-        await self.opened.aclose()
-        await self.serving
-        for shard in self._shards:
-            shard.end.close()
-        self.listener.close()
 
 
 @pytest.fixture
@@ -327,65 +243,3 @@ async def test_the_router_leaves_no_descriptor_open(tmp_path: Path) -> None:
     shards[0].give_back(loan)
     await stage.stop()
     await wait_until_async(lambda: open_descriptors() <= before, "all descriptors to be closed")
-
-
-# --- deaths
-
-
-@contextlib.contextmanager
-def process_shard(group: Group, index: int):
-    """A shard that is a process, and says nothing after its HELLO."""
-    command = [sys.executable, "-S", "-c", SHARD_PROCESS, str(group.channel_path), str(index)]
-    process = subprocess.Popen(command)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-async def test_the_death_of_a_shard_ends_the_router_after_its_last_words(
-    stage: RouterStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    codes: list[int] = []
-    monkeypatch.setattr(os, "_exit", codes.append)
-    monkeypatch.setattr("logging.shutdown", lambda: None)
-    await stage.shard(0)
-    with process_shard(stage.group, 1) as process:
-        await wait_until_async(lambda: stage.life.is_ready, "the router to be ready")
-        client = await stage.client()
-        await client.send(request_bytes("GET", f"/sessions/{mint_session_id(1, SHARDS)}/x"))
-        monkeypatch.setattr(
-            signal, "pidfd_send_signal", lambda *_: None
-        )  # the other shard is this test
-        assert stage.life.is_idle is not None
-        await wait_until_async(lambda: not stage.life.is_idle(), "the loan")  # type: ignore[misc]
-        process.kill()
-        reply = await client.read_reply()
-    assert (reply.status, error_code_of(reply)) == (503, "group_dying")
-    assert "shard 1" in reply.body.decode()
-    await wait_until_async(lambda: codes == [70], "the router's end")
-
-
-async def test_the_router_goes_on_without_a_shard_by_that_policy(tmp_path: Path) -> None:
-    group = group_of(tmp_path, shards=SHARDS, on_shard_exit=ExitPolicy.CONTINUE)
-    stage = RouterStage(group)
-    live = await stage.shard(0)
-    with process_shard(group, 1) as process:
-        await wait_until_async(lambda: stage.life.is_ready, "the router to be ready")
-        clients = [await stage.client() for _ in range(2)]
-        session = request_bytes("GET", f"/sessions/{mint_session_id(1, SHARDS)}/x")
-        for client in clients:
-            await client.send(session)
-        assert stage.life.is_idle is not None
-        await wait_until_async(lambda: not stage.life.is_idle(), "the loans")  # type: ignore[misc]
-        group.cells.mark(1, 1, CellState.COMPLETE)
-        process.kill()
-        reply = await clients[0].read_reply()
-        assert (reply.status, error_code_of(reply)) == (410, "shard_gone")
-        reply = await clients[1].ask(session)
-        assert (reply.status, error_code_of(reply)) == (410, "shard_gone")
-        await clients[1].send(GET)
-        await live.loan()
-    await stage.stop()
-    assert stage.life.is_drained
