@@ -18,12 +18,10 @@ FILE_LINES: Final = 400
 FUNCTION_LINES: Final = 60
 SPEC: Final = re.compile(r"(?:\A|\n)Spec: docs/[a-z-]+\.md(#[\w-]+)?\Z")
 REFERENCE: Final = re.compile(r"docs/[a-z-]+\.md(?:#[\w-]+)?")
-# Where packages come from, and where somebody's files lie. Neither pattern matches itself.
+# An address that packages come from, and where somebody's files lie; neither matches itself.
 FOREIGN: Final = re.compile(
-    r"pypi\.(?:org|python)|pythonhosted\.org|npmjs\.(?:org|com)|yarnpkg\.com"
-    r"|crates\.io|proxy\.golang\.org|conda\.anaconda"
-    r"|(?:artifactory|devpi|nexus)[.:/]"
-    r"|(?<![\w./~<-])/(?:home|root|work|Users|workspace)/\w"
+    r"(?:index-url|find-links|registry)\s*[=:]\s*\S*://"
+    r"|(?<![\w./~<-])/(?:home|root|Users|workspace)/\w"
 )
 UNTESTED: Final = {
     "sessions/__main__.py": "two lines; tests/cli runs it as a process",
@@ -109,10 +107,10 @@ def test_no_file_names_a_registry_or_a_place_on_one_machine():
 @pytest.mark.parametrize(
     "text",
     [
-        "index-url = https://py" + "pi.org/simple",
-        "https://registry.npm" + "js.org/x",
+        "index-url = " + "https://packages.example/simple",
+        "registry: " + "https://packages.example/x",
         'open("/ho' + 'me/me/file")',
-        "see /wor" + "k/notes.md",
+        "see /works" + "pace/notes.md",
     ],
 )
 def test_a_registry_or_a_place_would_be_found(text: str):
