@@ -29,22 +29,6 @@ UNTESTED: Final = {
     "sessions/client/sync_client.py": "tests/client/test_clients.py holds both to one suite",
     "sessions/replay/store.py": "a protocol; tests/replay tests the implementation",
 }
-# Without test modules of their own: tests/e2e and tests/parity prove them on real groups.
-ONLY_IN_GROUPS: Final = {
-    "sessions/router/dispatch.py",
-    "sessions/router/judgement.py",
-    "sessions/router/last_words.py",
-    "sessions/router/main.py",
-    "sessions/router/shards.py",
-    "sessions/shard/house.py",
-    "sessions/shard/lent_transport.py",
-    "sessions/shard/loans.py",
-    "sessions/shard/main.py",
-    "sessions/shard/refusal.py",
-    "sessions/shard/request_body.py",
-    "sessions/shard/server.py",
-    "sessions/shard/sweep.py",
-}
 
 
 def modules_of(*folders: str) -> Iterator[Path]:
@@ -129,7 +113,7 @@ def has_test_module(name: str) -> bool:
 
 def test_every_module_has_a_test_module():
     untested = {name_of(p) for p in modules_of("sessions/") if not has_test_module(name_of(p))}
-    assert sorted(untested - set(UNTESTED) - ONLY_IN_GROUPS) == []
+    assert sorted(untested - set(UNTESTED)) == []
     assert set(UNTESTED) <= untested, "an exception that is none any more"
 
 
