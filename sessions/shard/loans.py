@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from typing import Any, Final
 
@@ -128,7 +129,14 @@ class Loans:
         )
 
     async def _adopt(self, exchange: Exchange, descriptor: int, message: Message) -> None:
-        sock = socket.socket(fileno=descriptor)
+        try:
+            sock = socket.socket(fileno=descriptor)
+        except OSError as error:
+            logger.warning("no socket of a descriptor slot=%d error=%s", message.slot, error)
+            os.close(descriptor)
+            if self._forget_adoption(exchange):
+                self._refuse(message, RefuseReason.NO_DESCRIPTOR)
+            return
         exchange.announce(
             message.generation,
             message.head_bytes,
@@ -140,9 +148,15 @@ class Loans:
         except OSError as error:
             logger.warning("adoption failed slot=%d error=%s", message.slot, error)
             sock.close()
-            if self._exchanges.get(message.slot) is exchange:
-                del self._exchanges[message.slot]
+            if self._forget_adoption(exchange):
                 self._send_back(message.slot, message.generation, b"", kept=False)
+
+    def _forget_adoption(self, exchange: Exchange) -> bool:
+        """Whether the router still waits for a word of it: no RELEASE came meanwhile."""
+        is_awaited = self._exchanges.get(exchange.slot) is exchange
+        if is_awaited:
+            del self._exchanges[exchange.slot]
+        return is_awaited
 
     def _refuse(self, message: Message, reason: RefuseReason) -> None:
         self._channel.send(message._replace(kind=Kind.REFUSE, argument=reason))

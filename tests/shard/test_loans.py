@@ -7,6 +7,8 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -41,6 +43,16 @@ async def stage(tmp_path: Path, app: HeldApp) -> AsyncIterator[LoansStage]:
     async with open_loans(group_of(tmp_path), app) as opened:
         yield opened
         app.end_all()
+
+
+@pytest.fixture
+def broken_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard that cannot make a socket of the descriptor that it got."""
+
+    def refuse(fileno: int) -> NoReturn:
+        raise OSError(f"no socket of {fileno}")
+
+    monkeypatch.setattr("sessions.shard.loans.socket", SimpleNamespace(socket=refuse))
 
 
 # --- BACK (rule 8)
@@ -245,6 +257,34 @@ async def test_a_loan_of_a_connection_that_is_not_here_is_refused_with_all_its_b
         Kind.REFUSE, RefuseReason.NOT_PARKED, SLOT, head_bytes, 4, data
     )
     assert not app.calls
+
+
+async def test_a_descriptor_that_becomes_no_socket_is_closed_and_refused_with_all_its_bytes(
+    stage: LoansStage, app: HeldApp, broken_sockets: None
+) -> None:
+    connection = stage.connection()
+    before = open_descriptors()
+    stage.lend(GET, 4, of=connection)
+    assert await stage.answer() == Message(
+        Kind.REFUSE, RefuseReason.NO_DESCRIPTOR, SLOT, len(GET), 4, GET
+    )
+    assert stage.loans.parked_count == 0
+    assert open_descriptors() == before
+    assert not app.calls
+
+
+async def test_a_released_descriptor_that_becomes_no_socket_is_closed_without_a_word(
+    stage: LoansStage, broken_sockets: None
+) -> None:
+    connection = stage.connection()
+    before = open_descriptors()
+    lend = Message(Kind.LEND, LendFlag.DESCRIPTOR, SLOT, len(GET), 4, GET)
+    stage.loans.on_message(lend, os.dup(connection.router_side.fileno()))
+    stage.loans.on_message(Message(Kind.RELEASE, 0, SLOT, 0, 0, b""), None)
+    await wait_until_async(lambda: not stage.loans._adoptions, "the end of the adoption")
+    await turn(20)
+    assert not stage.router.messages
+    assert open_descriptors() == before
 
 
 # --- uvicorn (rule 23)
