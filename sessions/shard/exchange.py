@@ -139,7 +139,7 @@ class Exchange(HttpToolsProtocol):
         self.connections.add(self)
         super().data_received(data[:head_bytes])
         if is_last and self.cycle is not None:
-            self.cycle.keep_alive = False
+            self.cycle.keep_alive = self._keeps_with_body = False
         if len(data) > head_bytes:
             self.data_received(data[head_bytes:])
         if self.loan is _LENT:

@@ -237,3 +237,24 @@ async def test_an_application_that_fails_in_its_reply_cuts_it(stage: Stage, app:
     await call.write(b"half")
     call.fail(RuntimeError("on purpose"))
     assert (await client.read_to_end()).endswith(b"\r\n\r\nhalf")
+
+
+# --- the last exchange of a group that was told to stop (rule 7)
+
+
+@pytest.mark.parametrize("late_bytes", [0, 5], ids=["whole", "after-100"])
+async def test_a_last_reply_says_close_whatever_became_of_an_expectation(
+    stage: Stage, app: HeldApp, late_bytes: int
+) -> None:
+    stage.group.board.set_draining()
+    request = request_bytes("POST", "/one", [("Expect", "100-continue")], b"hello")
+    begun = len(request) - late_bytes
+    client, call = await asked(stage, app, request[:begun])
+    body = asyncio.create_task(call.read_body())
+    await turn()
+    await client.send(request[begun:])
+    assert await body == b"hello"
+    await call.reply(b"last")
+    reply = await client.read_reply()
+    assert (reply.body, reply.header("connection")) == (b"last", "close")
+    assert await client.read_to_end() == b""

@@ -86,7 +86,7 @@ class Stage:
         self._clients = contextlib.AsyncExitStack()
         self._links: list[ShardLink] = []
         if has_router:
-            self.dispatch = Dispatch(len(apps))
+            self.dispatch = Dispatch(len(apps), is_leaving=lambda: group.board.draining)
             self.front = Front(group, self.dispatch)
             for index, app in enumerate(apps):
                 self._add_shard(self.dispatch, index, ShardStage(group, app))
