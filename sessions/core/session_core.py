@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -55,6 +56,9 @@ _log = logging.getLogger(__name__)
 # Nobody reads it: the client closed its side (the number is nginx's).
 _CLIENT_GONE: Final = 499
 _MODELS: Final = b"/v1/models"
+# Guesses: expiry is no clockwork, and a sweep costs nothing when nothing is idle.
+_EXPIRY_PERIOD_S: Final = 30.0
+_EXPIRY_PERIOD_MIN_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +208,20 @@ class SessionCore:
         defaults = {"object": "model", "created": 0, "owned_by": "engine"}
         return json_reply_of({"object": "list", "data": [{**defaults, **m} for m in models]})
 
+    async def expire_idle(self, ttl_s: float) -> None:
+        """End sessions that nobody used for so long, again and again; until cancelled.
+
+        Args:
+            ttl_s: Seconds without a request and without a turn in flight.
+        """
+        while True:
+            await asyncio.sleep(max(_EXPIRY_PERIOD_MIN_S, min(_EXPIRY_PERIOD_S, ttl_s / 4)))
+            ended = self._registry.end_idle(ttl_s)
+            for session in ended:
+                self._replay.drop_session(session.session_id)
+            if ended:
+                _log.info("sessions expired count=%s ttl_s=%g", len(ended), ttl_s)
+
     async def close(self) -> None:
         """End the turns that are left."""
         for turn in self._turns:
@@ -212,7 +230,7 @@ class SessionCore:
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
         chat = parse_chat_request(request.body)
-        turn = self._start(session.session_id, self._runner.run(session, request, chat))
+        turn = self._start(session, self._runner.run(session, request, chat))
         waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
         keepalive_s = self._rules.keepalive_s
         async with waiting:
@@ -223,15 +241,17 @@ class SessionCore:
         return TurnStream(waiting, keepalive_s=keepalive_s)
 
     def _start(
-        self, session_id: str, turn: Coroutine[Any, Any, TurnReply]
+        self, session: Session, turn: Coroutine[Any, Any, TurnReply]
     ) -> asyncio.Task[TurnReply]:
-        task = asyncio.create_task(_logged(session_id, turn))
+        task = asyncio.create_task(_logged(session.session_id, turn))
         self._turns.add(task)
-        task.add_done_callback(self._on_turn_done)
+        session.turns_in_flight += 1
+        task.add_done_callback(partial(self._on_turn_done, session))
         return task
 
-    def _on_turn_done(self, task: asyncio.Task[TurnReply]) -> None:
+    def _on_turn_done(self, session: Session, task: asyncio.Task[TurnReply]) -> None:
         self._turns.discard(task)
+        session.turns_in_flight -= 1
         if not task.cancelled():
             # Its client may be gone; then nobody else asks how the turn ended.
             task.exception()
@@ -243,6 +263,7 @@ class SessionCore:
                 target=request.target_of(path),
                 headers=self._labels.request_headers_of(request.headers, session_id),
                 body=request.body,
+                affinity=session_id,
             )
         )
 

@@ -132,6 +132,7 @@ class TurnRunner:
                     request.headers, session.session_id, is_json=True
                 ),
                 body=prepared.engine_body,
+                affinity=session.session_id,
             )
         )
         if reply.status != HTTPStatus.OK:

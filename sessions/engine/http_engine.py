@@ -12,12 +12,13 @@ Spec: docs/architecture.md#engine
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
 
-from sessions.engine.engine import EngineReply, EngineRequest
+from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
 from sessions.errors import (
     ClientVisibleError,
     EngineReplyUnusableError,
@@ -59,20 +60,28 @@ class HttpEngine:
         self._transport = httpx.AsyncHTTPTransport(verify=parts.scheme == "https", limits=limits)
         self._timeout = httpx.Timeout(timeout_s, connect=connect_timeout_s).as_dict()
 
-    async def exchange(self, request: EngineRequest) -> EngineReply:
+    async def exchange(
+        self, request: EngineRequest, open_sink: OpenSink | None = None
+    ) -> EngineReply:
         """Send a request and read the whole reply; see `Engine`.
 
         Raises:
             RequestError: The target makes no URL.
         """
         try:
-            return await self._exchange(request)
+            collected = await self._exchange(request)
         except httpx.InvalidURL as error:
             raise RequestError(f"the engine cannot be asked for this path: {error}") from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
             _log.warning("engine failed engine=%s reason=%s", self._name, reason)
             raise _error_of(error, reason) from error
+        sink = open_sink(collected.status, collected.headers) if open_sink is not None else None
+        if sink is None:
+            return collected
+        if collected.body and not sink.feed(memoryview(collected.body)):
+            await sink.wait_room()
+        return replace(collected, body=b"", is_sunk=True)
 
     async def _exchange(self, request: EngineRequest) -> EngineReply:
         message = httpx.Request(

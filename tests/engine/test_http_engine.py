@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sessions.engine.engine import EngineReply, EngineRequest
+from sessions.engine.engine import EngineReply, EngineRequest, Headers
 from sessions.engine.http_engine import HttpEngine
 from sessions.errors import (
     ClientVisibleError,
@@ -252,3 +252,25 @@ async def test_the_simulated_engine_is_spoken_to():
         assert reply.status == 200
         assert b'"sim"' in reply.body
         await engine.close()
+
+
+async def test_the_body_goes_to_the_sink_that_its_head_opens():
+    got: list[object] = []
+
+    class Sink:
+        def feed(self, piece: memoryview) -> bool:
+            got.append(bytes(piece))
+            return False
+
+        async def wait_room(self) -> None:
+            got.append("waited")
+
+    def open_sink(status: int, _: Headers) -> Sink:
+        got.append(status)
+        return Sink()
+
+    async with engine_at(OK) as (engine, _):
+        reply = await engine.exchange(request(), open_sink)
+        assert (reply.body, reply.is_sunk) == (b"", True)
+        assert got == [200, b"ok", "waited"]
+        assert (await engine.exchange(request(), lambda *_: None)).body == b"ok"

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sessions.engine.engine import EngineReply, EngineRequest
+from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
 
 Answer = EngineReply | Exception | Callable[[dict[str, Any]], EngineReply]
 
@@ -79,8 +80,10 @@ class ScriptedEngine:
         """The JSON bodies that it got."""
         return [json.loads(request.body) for request in self.requests]
 
-    async def exchange(self, request: EngineRequest) -> EngineReply:
-        """Give the next answer once the gate is open."""
+    async def exchange(
+        self, request: EngineRequest, open_sink: OpenSink | None = None
+    ) -> EngineReply:
+        """Give the next answer once the gate is open; its body to the sink, if one is opened."""
         self.requests.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         self.waiting += 1
@@ -93,4 +96,10 @@ class ScriptedEngine:
             self.waiting -= 1
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, EngineReply) else answer(json.loads(request.body))
+        reply = answer if isinstance(answer, EngineReply) else answer(json.loads(request.body))
+        sink = open_sink(reply.status, reply.headers) if open_sink is not None else None
+        if sink is None:
+            return reply
+        if reply.body and not sink.feed(memoryview(reply.body)):
+            await sink.wait_room()
+        return replace(reply, body=b"", is_sunk=True)
