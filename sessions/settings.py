@@ -72,6 +72,7 @@ class Settings:
     body_bytes: int = 268435456
     body_timeout_s: float = 60.0
     tombstones: int = 16384
+    session_ttl_s: float = 86400.0
     runtime_dir: str = ""
     log_format: str = "text"
     id_prefix: str = ""
@@ -240,6 +241,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "body_bytes": _whole(1024, 1 << 40),
     "body_timeout_s": _seconds(0.1, 86400),
     "tombstones": _whole(1, 1 << 24),
+    "session_ttl_s": _seconds(1, 31536000),
     "log_format": _one_of("text", "json"),
     "id_prefix": _id_prefix,
 }

@@ -1,7 +1,8 @@
 """The sessions of one process: open ones by id, and the ids of those that ended.
 
 An id that was never open here is unknown (404), one that ended is gone (410) for as long as its
-tombstone is kept; the oldest tombstones are forgotten first.
+tombstone is kept; the oldest tombstones are forgotten first. Open sessions stand in the order of
+their last use, so that the idle ones are found without a search.
 
 Must not know what a session holds.
 
@@ -10,6 +11,7 @@ Spec: docs/sessions.md#life-of-a-session
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -20,16 +22,24 @@ from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSession
 class SessionRegistry:
     """See the module docstring."""
 
-    def __init__(self, mint: Callable[[], str], *, tombstones: int) -> None:
+    def __init__(
+        self,
+        mint: Callable[[], str],
+        *,
+        tombstones: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Make an empty registry.
 
         Args:
             mint: Gives a new id that this process owns.
             tombstones: How many ended sessions are remembered.
+            now: A clock, seconds.
         """
         self._mint = mint
         self._limit = tombstones
-        self._open: dict[str, Session] = {}
+        self._now = now
+        self._open: OrderedDict[str, Session] = OrderedDict()
         self._ended: OrderedDict[str, str] = OrderedDict()
 
     def __len__(self) -> int:
@@ -48,12 +58,12 @@ class SessionRegistry:
             session_id = self._mint()
         if session_id in self._open or session_id in self._ended:
             raise LocalProtocolError(f"session {session_id} exists already")
-        session = Session(session_id)
-        self._open[session_id] = session
+        session = self._open[session_id] = Session(session_id)
+        session.used_at = self._now()
         return session
 
     def find(self, session_id: str) -> Session:
-        """The open session of an id.
+        """The open session of an id; it counts as used now.
 
         Raises:
             GoneSessionError: It ended; the message says how.
@@ -61,6 +71,8 @@ class SessionRegistry:
         """
         session = self._open.get(session_id)
         if session is not None:
+            session.used_at = self._now()
+            self._open.move_to_end(session_id)
             return session
         reason = self._ended.get(session_id)
         if reason is not None:
@@ -88,3 +100,23 @@ class SessionRegistry:
         while len(self._ended) > self._limit:
             self._ended.popitem(last=False)
         return session
+
+    def end_idle(self, idle_s: float) -> list[Session]:
+        """End the sessions that nobody used for so long and that have no turn in flight.
+
+        Args:
+            idle_s: Seconds since the last use.
+
+        Returns:
+            The sessions, no longer found.
+        """
+        ended = []
+        while self._open:
+            session_id, session = next(iter(self._open.items()))
+            if self._now() - session.used_at < idle_s:
+                break
+            if session.turns_in_flight:
+                self.find(session_id)
+            else:
+                ended.append(self.end(session_id, f"expired: nobody used it for {idle_s:g} s"))
+        return ended

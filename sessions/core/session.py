@@ -22,7 +22,12 @@ _CANCELLED_KEPT: Final = 64
 
 
 class Session:
-    """See the module docstring."""
+    """See the module docstring.
+
+    Attributes:
+        used_at: When somebody asked for it last, by the registry's clock.
+        turns_in_flight: Turns that run; it does not expire meanwhile.
+    """
 
     def __init__(self, session_id: str) -> None:
         self.session_id: Final = session_id
@@ -30,6 +35,8 @@ class Session:
         self.lock: Final = asyncio.Lock()
         # The newest only: a client that always hangs up must not fill the memory.
         self.cancelled_turns: Final[deque[JsonObject]] = deque(maxlen=_CANCELLED_KEPT)
+        self.used_at = 0.0
+        self.turns_in_flight = 0
         self._ended = ""
         self._mismatch: tuple[Checkpoint, JsonObject] | None = None
 

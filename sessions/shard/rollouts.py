@@ -11,10 +11,11 @@ Spec: docs/sessions.md#application
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -108,7 +109,25 @@ async def open_core(
             rules=_rules_of(settings),
         )
         opened.push_async_callback(core.close)
+        await opened.enter_async_context(_running(core.expire_idle(settings.session_ttl_s)))
         yield core
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Work in a task of its own for as long as the context; cancelled and awaited at its end."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_log_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        _log.error("background work ended", exc_info=task.exception())
 
 
 def _rules_of(settings: Settings) -> CoreRules:

@@ -62,3 +62,46 @@ def test_the_oldest_tombstones_are_forgotten_first():
     for name in ("b", "c"):
         with pytest.raises(GoneSessionError):
             registry.find(name)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def timed_registry() -> tuple[SessionRegistry, Clock]:
+    clock = Clock()
+    ids = iter(f"s{i}" for i in range(100))
+    return SessionRegistry(lambda: next(ids), tombstones=10, now=clock), clock
+
+
+def test_sessions_that_nobody_used_for_so_long_end_and_say_so():
+    registry, clock = timed_registry()
+    registry.create_session("idle")
+    registry.create_session("used")
+    clock.now += 9
+    registry.find("used")
+    clock.now += 1
+    assert [session.session_id for session in registry.end_idle(10)] == ["idle"]
+    with pytest.raises(GoneSessionError, match="expired: nobody used it for 10 s"):
+        registry.find("idle")
+    assert registry.end_idle(10) == []
+    clock.now += 9
+    assert [session.session_id for session in registry.end_idle(10)] == ["used"]
+    assert len(registry) == 0
+
+
+def test_a_session_with_a_turn_in_flight_does_not_expire():
+    registry, clock = timed_registry()
+    session = registry.create_session("busy")
+    registry.create_session("idle")
+    session.turns_in_flight = 1
+    clock.now += 60
+    assert [ended.session_id for ended in registry.end_idle(10)] == ["idle"]
+    session.turns_in_flight = 0
+    assert registry.end_idle(10) == []
+    clock.now += 10
+    assert registry.end_idle(10) == [session]

@@ -342,3 +342,16 @@ async def test_closing_ends_the_turns_that_are_left(open_desk: OpenDesk):
         with pytest.raises(NotReadyError):
             await turn
         assert desk.engine.cancelled == 1
+
+
+async def test_a_session_that_idles_expires_and_its_blobs_are_freed(open_desk: OpenDesk):
+    async with open_desk(routing_replay=True) as desk:
+        session_id = desk.open()
+        desk.replay.put(session_id, b"A" * 1000)
+        expiry = asyncio.create_task(desk.core.expire_idle(0.2))
+        await wait_until_async(lambda: not desk.registry, "the session expired")
+        expiry.cancel()
+        await asyncio.gather(expiry, return_exceptions=True)
+        with pytest.raises(GoneSessionError, match="expired"):
+            await desk.read(session_id)
+        assert desk.replay.stored_bytes == 0
