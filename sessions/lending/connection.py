@@ -22,8 +22,9 @@ from sessions.errors import ClientVisibleError, HeadTooSlowError, draining_error
 from sessions.lending.slots import Slot, SlotEvent, SlotState, SlotTable
 from sessions.routing.kinds import Named
 from sessions.settings import Settings
-from sessions.wire.gate import neutralise_upgrade, read_head, strip_leading_crlf
+from sessions.wire.gate import neutralise_upgrade, strip_leading_crlf
 from sessions.wire.head import Head
+from sessions.wire.repeated import RepeatedHeads
 from sessions.wire.replies import render_error, render_reply
 
 LINGER_QUIET_S: Final = 2.0  # input may pause this long before a lingering close ends
@@ -65,6 +66,7 @@ class Reception(Protocol):
     settings: Settings
     slots: SlotTable
     connections: set[Connection]
+    heads: RepeatedHeads
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -311,7 +313,9 @@ class Connection(asyncio.Protocol):
                 self._restart_clock()
                 continue
             try:
-                head = read_head(self._buffer, self._scanned, self._front.settings.head_bytes)
+                head = self._front.heads.read(
+                    self._buffer, self._scanned, self._front.settings.head_bytes
+                )
             except ClientVisibleError as error:
                 self._refuse_head(error)
                 return

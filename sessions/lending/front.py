@@ -24,6 +24,7 @@ from sessions.lending.waiting import wait_until
 from sessions.routing.kinds import ROLLOUT, Named
 from sessions.routing.naming import name_of
 from sessions.wire.head import Head
+from sessions.wire.repeated import RepeatedHeads
 from sessions.wire.replies import render_error
 
 _SWEEP_S: Final = 0.25  # a deadline is kept to within this
@@ -40,6 +41,7 @@ class Front:
         settings: The limits.
         slots: Free slot numbers.
         connections: All open ones.
+        heads: Reads the heads of all of them.
         dispatcher: Who serves what is not answered here.
     """
 
@@ -47,6 +49,7 @@ class Front:
         self.settings = group.settings
         self.slots = SlotTable(group.settings.max_connections)
         self.connections: set[Connection] = set()
+        self.heads = RepeatedHeads()
         self.dispatcher = dispatcher
         self._group = group
         self._servers: list[asyncio.Server] = []

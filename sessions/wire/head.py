@@ -21,9 +21,11 @@ class Framing(enum.Enum):
     CHUNKED = enum.auto()
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Head:
-    """One request head; nobody changes it after the gate (freezing would cost a microsecond).
+    """One request head.
+
+    Nobody changes it after the gate: freezing would cost a microsecond, keyword-only fields 0.8.
 
     Attributes:
         method: As sent, e.g. `POST`.

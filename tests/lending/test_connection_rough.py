@@ -12,6 +12,7 @@ from sessions.lending.connection import Connection
 from sessions.lending.slots import SlotState, SlotTable
 from sessions.settings import read_settings
 from sessions.wire.head import Head
+from sessions.wire.repeated import RepeatedHeads
 from tests.support.fronts import Clock, FakeDispatcher
 from tests.support.raw import request_bytes
 from tests.support.rough_transport import RoughTransport
@@ -53,6 +54,7 @@ class World:
         self.settings = read_settings({})
         self.slots = SlotTable(1)
         self.connections: set[Connection] = set()
+        self.heads = RepeatedHeads()
         self.dispatcher = WatchfulDispatcher(self.slots)
         self.is_closing = False
         self.now = Clock()
