@@ -326,6 +326,14 @@ class OverloadedError(NotReadyError):
     code = "overloaded"
 
 
+class ReplayBudgetError(ClientVisibleError):
+    """The stored replay is so far over its budget that no turn is begun."""
+
+    status = 503
+    type = "unavailable_error"
+    code = "replay_budget_exceeded"
+
+
 class GroupDyingError(ClientVisibleError):
     """A member of the group died and the group is going down; the message names it."""
 
