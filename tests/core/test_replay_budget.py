@@ -1,7 +1,9 @@
+from collections.abc import Callable
+
 import pytest
 
 from sessions.core.replay_budget import ReplayBudget
-from sessions.errors import OverloadedError, ReplayBudgetError
+from sessions.errors import ClientVisibleError, OverloadedError, ReplayBudgetError
 
 
 class Stored:
@@ -11,31 +13,34 @@ class Stored:
 
 
 @pytest.mark.parametrize(
-    ("stored_bytes", "may_open", "may_go_on"),
+    ("stored_bytes", "at_create", "at_turn"),
     [
-        (0, True, True),
-        (999, True, True),
-        (1000, False, True),
-        (1249, False, True),
-        (1250, False, False),
-        (9999, False, False),
+        (0, None, None),
+        (999, None, None),
+        (1000, OverloadedError, None),
+        (1249, OverloadedError, None),
+        (1250, OverloadedError, ReplayBudgetError),
+        (9999, OverloadedError, ReplayBudgetError),
     ],
 )
 def test_sessions_stop_at_the_budget_and_turns_a_quarter_above(
-    stored_bytes: int, may_open: bool, may_go_on: bool
+    stored_bytes: int, at_create: type[Exception] | None, at_turn: type[Exception] | None
 ):
     store = Stored()
     store.stored_bytes = stored_bytes
     budget = ReplayBudget(store, 1000)  # type: ignore[arg-type]
-    assert refusal_of(budget.check_create) == (None if may_open else OverloadedError)
-    assert refusal_of(budget.check_turn) == (None if may_go_on else ReplayBudgetError)
+    assert refusal_of(budget.check_create) is at_create
+    assert refusal_of(budget.check_turn) is at_turn
 
 
-def refusal_of(check):
+def test_only_what_passes_by_itself_may_be_tried_again():
+    assert (OverloadedError.status, OverloadedError.should_retry) == (503, True)
+    assert (ReplayBudgetError.status, ReplayBudgetError.should_retry) == (503, False)
+
+
+def refusal_of(check: Callable[[], None]) -> type[Exception] | None:
     try:
         check()
-    except (OverloadedError, ReplayBudgetError) as error:
-        assert error.status == 503
-        assert error.should_retry is isinstance(error, OverloadedError)
+    except ClientVisibleError as error:
         return type(error)
     return None
