@@ -89,8 +89,12 @@ class BlobWriter(Protocol):
         """
         ...
 
-    async def finish(self) -> ReplayBlob:
+    async def finish(self, *, is_shared: bool = True) -> ReplayBlob:
         """The whole text was fed: wait for its last bytes and keep it.
+
+        Args:
+            is_shared: Whether later blobs may share its bytes. A text that did not pass the checks
+                is kept only to be read back: what equals an earlier blob is not checked again.
 
         Raises:
             ReplayStoreError: As above; abort.
