@@ -202,6 +202,24 @@ class UnprocessableError(RequestError):
     code = "unprocessable"
 
 
+class SamplesMisalignedError(UnprocessableError):
+    """The recorded turns do not make one sequence of tokens; the message names the turn."""
+
+    code = "samples_misaligned"
+
+
+class ReplayMismatchError(UnprocessableError):
+    """A turn's replay data does not fit its tokens (rows, type, shape); the message names both."""
+
+    code = "replay_mismatch"
+
+
+class ReplayGapError(UnprocessableError):
+    """The replay data of the turns do not join from the first token on; the message says where."""
+
+    code = "replay_gap"
+
+
 class UpgradeRefusedError(RequestError):
     """WebSocket is not spoken here."""
 
@@ -340,6 +358,14 @@ class GroupDyingError(ClientVisibleError):
     status = 503
     type = "unavailable_error"
     code = "group_dying"
+
+
+class GroupStoppedError(ClientVisibleError):
+    """The group was told to stop and ended before it had an answer; the message says why."""
+
+    status = 503
+    type = "unavailable_error"
+    code = "group_stopped"
 
 
 class InternalError(ClientVisibleError):

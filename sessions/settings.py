@@ -55,6 +55,7 @@ class Settings:
     engine_connect_timeout_s: float = 5.0
     routing_key_header: str = "X-SMG-Routing-Key"
     routing_replay: bool = False
+    replay_layers: int = 0
     tokenizer: str = ""
     tito_family: str = "auto"
     cancel_on_disconnect: bool = False
@@ -226,6 +227,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "engine_connect_timeout_s": _seconds(0.1, 3600),
     "routing_key_header": _header_name,
     "routing_replay": _flag,
+    "replay_layers": _whole(0, 65536),
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
     "on_shard_exit": _exit_policy,
