@@ -4,7 +4,8 @@ An anonymous shared mapping made by the arbiter before the forks. Each member ha
 aligned 8-byte words that only it writes (phase, pid, last beat, open sessions, requests served),
 so a read needs no lock and a busy or dead member costs its readers nothing. The arbiter alone
 writes the cause of a death, a line of text, and the draining flag is written once, by whoever
-learns of it first. Row 0 is the router's, row i + 1 is shard i's.
+learns of it first. Row 0 is the router's, row i + 1 is shard i's. What a shard counts besides, for
+the metrics page, stands in a second table of the same rows.
 
 Spec: docs/lending.md#board
 """
@@ -14,12 +15,15 @@ from __future__ import annotations
 import enum
 import mmap
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Final
+
+from sessions.lending.tally import Tally
 
 ROUTER_ROW: Final = 0
 _WORDS: Final = 8  # per row, so that a row is one cache line
 _CAUSE_BYTES: Final = 1024
+_TALLY_WORDS: Final = len(fields(Tally))
 _PHASE, _PID, _BEAT_NS, _SESSIONS, _REQUESTS = range(5)
 
 
@@ -62,10 +66,12 @@ class Board:
         """
         self.shards = shards
         self.started_ns = time.time_ns()
-        size = (shards + 2) * _WORDS * 8 + _CAUSE_BYTES
-        self._map = mmap.mmap(-1, size)
-        self._words = memoryview(self._map)[: (shards + 2) * _WORDS * 8].cast("Q")
-        self._text = memoryview(self._map)[(shards + 2) * _WORDS * 8 :]
+        rows_end = (shards + 2) * _WORDS * 8
+        tallies_end = rows_end + (shards + 1) * _TALLY_WORDS * 8
+        self._map = mmap.mmap(-1, tallies_end + _CAUSE_BYTES)
+        self._words = memoryview(self._map)[:rows_end].cast("Q")
+        self._tallies = memoryview(self._map)[rows_end:tallies_end].cast("Q")
+        self._text = memoryview(self._map)[tallies_end:]
 
     def row_of_shard(self, index: int) -> int:
         """The row number of a shard."""
@@ -94,6 +100,19 @@ class Board:
             sessions=self._words[base + _SESSIONS],
             requests=self._words[base + _REQUESTS],
         )
+
+    def set_tally(self, row: int, tally: Tally) -> None:
+        """Publish what a shard counts."""
+        start = row * _TALLY_WORDS
+        for offset, number in enumerate(astuple(tally)):
+            self._tallies[start + offset] = number
+
+    def tally_of(self, row: int) -> Tally:
+        """What a shard last counted; zeros before its first beat."""
+        start = row * _TALLY_WORDS
+        names = (field.name for field in fields(Tally))
+        numbers = self._tallies[start : start + _TALLY_WORDS]
+        return Tally(**dict(zip(names, numbers, strict=True)))
 
     @property
     def draining(self) -> bool:

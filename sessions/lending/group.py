@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from sessions.lending.board import Board
     from sessions.lending.cells import Cells
     from sessions.settings import Settings
+
+VERSION: Final = version("sessile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,13 @@ class Life(Protocol):
     def stop_requested(self) -> asyncio.Event:
         """Set when the process was told to end gracefully (SIGTERM)."""
 
+    @property
+    def hurry_requested(self) -> asyncio.Event:
+        """Set when the process was told to end quickly (SIGINT) with exchanges in flight.
+
+        `stop_requested` is set, too. The role has a moment to answer them; then the process ends.
+        """
+
     def beat(self, *, sessions: int = 0, requests: int = 0) -> None:
         """Say once a second that the role's loop turns; publishes the counters."""
 
@@ -76,6 +86,12 @@ class Life(Protocol):
         """Let a quick end (SIGINT) ask whether nothing is in flight; without it, it counts as cut.
 
         `is_idle` is called between any two steps of the loop, so it only reads.
+        """
+
+    def end_cut(self, reason: str) -> None:
+        """The role ends, but had to cut exchanges: ends the process at once, as not drained.
+
+        Leaves the reason for the log; does not return.
         """
 
     def fail_boot(self, reason: str) -> None:

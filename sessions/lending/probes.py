@@ -10,46 +10,15 @@ Spec: docs/operations.md#probes
 
 from __future__ import annotations
 
-import enum
 import json
 import time
-from importlib.metadata import version
 from typing import Final
 
-from sessions.lending.board import ROUTER_ROW, Phase, Row
-from sessions.lending.group import Group
+from sessions.lending.board import Row
+from sessions.lending.group import VERSION, Group
+from sessions.lending.group_state import GroupState, group_state
 
-STALE_BEAT_S: Final = 10.0  # a guess: ten missed beats; the arbiter acts after SESSIONS_TIMEOUT_S
-VERSION: Final = version("sessile")
 _PROBES: Final = frozenset({b"/livez", b"/readyz", b"/healthz", b"/health"})
-
-
-class GroupState(enum.Enum):
-    """The group in one word."""
-
-    STARTING = "starting"
-    OK = "ok"
-    DEGRADED = "degraded"  # a shard is dead and the group goes on without it
-    STALE = "stale"  # a shard's loop does not beat
-    DRAINING = "draining"
-    DYING = "dying"
-
-
-def group_state(group: Group) -> GroupState:
-    """What the group is doing, as its board tells it."""
-    board = group.board
-    if board.cause:
-        return GroupState.DYING
-    if board.draining:
-        return GroupState.DRAINING
-    rows = [board.read_row(board.row_of_shard(i)) for i in range(board.shards)]
-    members = [*rows, board.read_row(ROUTER_ROW)] if group.settings.has_router else rows
-    if any(row.phase < Phase.READY for row in members):
-        return GroupState.STARTING
-    alive = [row for row in rows if row.phase is not Phase.DEAD]
-    if any(row.beat_age_s > STALE_BEAT_S for row in alive):
-        return GroupState.STALE
-    return GroupState.OK if len(alive) == len(rows) else GroupState.DEGRADED
 
 
 def is_probe(path: bytes) -> bool:

@@ -23,7 +23,7 @@ from sessions.lending.cells import CellState
 from sessions.lending.channel import QUEUE_LIMIT_BYTES
 from sessions.lending.connection import LINGER_QUIET_S, LINGER_TOTAL_S
 from sessions.lending.messages import MAX_BYTES, Kind
-from sessions.lending.probes import STALE_BEAT_S, GroupState
+from sessions.lending.group_state import STALE_BEAT_S, GroupState
 from sessions.lending.slots import TRANSITIONS, SlotState
 from sessions.settings import Settings, read_settings, variable_of
 from sessions.shard.exchange import LEFTOVER_LIMIT_BYTES
