@@ -1,0 +1,51 @@
+"""The body of a request for samples.
+
+Spec: docs/samples.md#request
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sessions.core.json_text import Json, parse_client_json
+from sessions.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesRequest:
+    """What a client wants.
+
+    Attributes:
+        max_seq_len: The most tokens that a sample may have, 1 or more; None for no limit.
+    """
+
+    max_seq_len: int | None = None
+
+
+def parse_samples_request(raw: bytes) -> SamplesRequest:
+    """Parse and check the body of a request for samples.
+
+    Args:
+        raw: Empty, or JSON whatever its content type says.
+
+    Raises:
+        RequestError: Not JSON, not an object, a member that is not what it must be, or one that
+            would be overlooked; `param` names it.
+    """
+    if not raw.strip():
+        return SamplesRequest()
+    try:
+        body: Json = parse_client_json(raw)
+    except ValueError as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise RequestError("the body must be a JSON object")
+    limit = body.pop("max_seq_len", None)
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise RequestError(
+            "max_seq_len must be a whole number from 1 up, or null", param="max_seq_len"
+        )
+    for name, value in body.items():
+        if value is not None:
+            raise RequestError(f"{name} is unknown here: only max_seq_len is", param=name)
+    return SamplesRequest(max_seq_len=limit)
