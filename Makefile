@@ -28,8 +28,9 @@ coverage: .venv/installed  ## every test, with the lines and branches it reached
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-bench: .venv/installed  ## figures of docs/benchmark.md; needs wrk and nginx; ARGS=--quick for a minute
+bench: .venv/installed  ## figures of docs/benchmark.md; needs wrk and nginx; ARGS=--quick for less
 	$(BIN)/python -m benchmarks.routing $(ARGS)
+	$(BIN)/python -m benchmarks.production --quick --baseline
 
 lock: .venv/installed  ## pin what pyproject.toml allows
 	$(BIN)/pip install -q uv

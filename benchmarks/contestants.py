@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.load import LoadError
-from tests.support.group import ROOT, start_group
+from benchmarks.processes import free_port, run_process, wait_answer
+from tests.support.group import start_group
 from tests.support.processes import children_of
 from tests.support.waiting import wait_until
 
@@ -31,7 +31,6 @@ ROUTED: Final = "router + 1 shard"
 MIXED: Final = "router + 2 shards"
 UVICORN: Final = "stock uvicorn"
 NGINX: Final = "nginx + uvicorn"
-_STOP_S: Final = 10.0
 
 _NGINX_CONF: Final = """
 {user}daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log warn;
@@ -104,9 +103,9 @@ def _open_group(
 
 @contextlib.contextmanager
 def _open_uvicorn(folder: Path) -> Iterator[Contestant]:
-    address = ("127.0.0.1", _free_port())
+    address = ("127.0.0.1", free_port())
     with _run_uvicorn(folder / "uvicorn.log", "--port", str(address[1])) as process:
-        _wait_answer(process, address, folder / "uvicorn.log")
+        wait_answer(process, address, folder / "uvicorn.log")
         yield Contestant(name=UVICORN, address=address, pids={"uvicorn": process.pid})
 
 
@@ -115,16 +114,16 @@ def _open_nginx(folder: Path) -> Iterator[Contestant]:
     nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if nginx is None:
         raise LoadError("nginx is not installed (Debian package nginx-light)")
-    address = ("127.0.0.1", _free_port())
+    address = ("127.0.0.1", free_port())
     user = "user root;\n" if os.geteuid() == 0 else ""  # else its worker cannot reach the socket
     conf = folder / "nginx.conf"
     conf.write_text(_NGINX_CONF.format(user=user, folder=folder, port=address[1]))
     with (
         _run_uvicorn(folder / "behind.log", "--uds", str(folder / "uvicorn.sock")) as behind,
-        _run([nginx, "-c", str(conf)], folder / "nginx.out") as front,
+        run_process([nginx, "-c", str(conf)], folder / "nginx.out") as front,
     ):
         wait_until((folder / "uvicorn.sock").exists, "the uvicorn behind nginx listens")
-        _wait_answer(front, address, folder / "nginx.out")
+        wait_answer(front, address, folder / "nginx.out")
         (worker,) = children_of(front.pid)
         pids = {"nginx": worker, "uvicorn": behind.pid}
         yield Contestant(name=NGINX, address=address, pids=pids)
@@ -135,38 +134,4 @@ def _run_uvicorn(
 ) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "uvicorn", APP, "--factory", "--loop", "uvloop"]
     command += ["--http", "httptools", "--no-access-log", "--log-level", "warning", *where]
-    return _run(command, log)
-
-
-@contextlib.contextmanager
-def _run(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _wait_answer(process: subprocess.Popen[bytes], address: tuple[str, int], log: Path) -> None:
-    def answers() -> bool:
-        if process.poll() is not None:
-            raise LoadError(f"{process.args!r} ended before it answered:\n{log.read_text()}")
-        with socket.socket() as probe:
-            return probe.connect_ex(address) == 0
-
-    wait_until(answers, f"{process.args!r} answers")
+    return run_process(command, log)

@@ -60,7 +60,7 @@ def render_text(report: Report) -> str:
         _small_table(report, Workload.NEW),
         _large_table(report),
         _memory_table(report),
-        _verdict_table(report.verdicts),
+        verdict_table(report.verdicts),
     ]
     return "\n\n".join(blocks)
 
@@ -108,7 +108,8 @@ def _servers(report: Report, workload: Workload) -> list[str]:
     return [server for found, server in report.samples if found is workload]
 
 
-def _spread(spread: Spread, form: str) -> str:
+def spread_text(spread: Spread, form: str) -> str:
+    """A median with its lowest and highest value."""
     return f"{spread.median:{form}} ({spread.low:{form}}-{spread.high:{form}})"
 
 
@@ -121,7 +122,7 @@ def _beside_lone(
     report: Report, workload: Workload, server: str, figure: Callable[[Sample], float]
 ) -> str:
     ratio = ratio_of(report.samples, workload, server, figure)
-    return "1" if server == LONE else _spread(ratio, ".2f")
+    return "1" if server == LONE else spread_text(ratio, ".2f")
 
 
 def _small_table(report: Report, workload: Workload) -> str:
@@ -136,9 +137,9 @@ def _small_table(report: Report, workload: Workload) -> str:
         lines.append(
             [
                 server,
-                _spread(spread_of([s.rate for s in samples]), ",.0f"),
+                spread_text(spread_of([s.rate for s in samples]), ",.0f"),
                 _beside_lone(report, workload, server, rate),
-                _spread(spread_of(alls), ".0f"),
+                spread_text(spread_of(alls), ".0f"),
                 f"{spread_of(fronts).median:.0f}" if _front_of(samples[0]) else "-",
                 f"{spread_of(apps).median:.0f}",
                 _beside_lone(report, workload, server, cpu_per_unit),
@@ -146,7 +147,7 @@ def _small_table(report: Report, workload: Workload) -> str:
                 f"{spread_of([s.run.p99_ms for s in samples]).median:.1f}",
             ]
         )
-    return _table(f"{workload.value}: 1 KiB in, 1 KiB out", lines)
+    return table_text(f"{workload.value}: 1 KiB in, 1 KiB out", lines)
 
 
 def _large_table(report: Report) -> str:
@@ -158,13 +159,13 @@ def _large_table(report: Report) -> str:
         lines.append(
             [
                 server,
-                _spread(spread_of([s.rate for s in samples]), ".2f"),
+                spread_text(spread_of([s.rate for s in samples]), ".2f"),
                 _beside_lone(report, workload, server, rate),
-                _spread(spread_of([s.cpu_per_unit_s for s in samples]), ".2f"),
-                _spread(front, ".3f") if _front_of(samples[0]) else "-",
+                spread_text(spread_of([s.cpu_per_unit_s for s in samples]), ".2f"),
+                spread_text(front, ".3f") if _front_of(samples[0]) else "-",
             ]
         )
-    return _table(f"{workload.value}: {report.large_bytes / _MIB:,.0f} MiB", lines)
+    return table_text(f"{workload.value}: {report.large_bytes / _MIB:,.0f} MiB", lines)
 
 
 def _memory_table(report: Report) -> str:
@@ -173,19 +174,20 @@ def _memory_table(report: Report) -> str:
         for member, memory in members.items():
             figures = (memory.now_bytes / _MIB, memory.peak_bytes / _MIB)
             lines.append([server, member, *(f"{figure:.1f}" for figure in figures)])
-    return _table("memory at the end", lines)
+    return table_text("memory at the end", lines)
 
 
-def _verdict_table(verdicts: Sequence[Verdict]) -> str:
+def verdict_table(verdicts: Sequence[Verdict]) -> str:
+    """Goals and what was measured."""
     lines = [["goal", "", "measured", ""]]
     for verdict in verdicts:
         limit = f"{'>=' if verdict.at_least else '<='} {verdict.limit:g}"
         mark = "met" if verdict.is_met else "MISSED"
-        lines.append([verdict.what, limit, _spread(verdict.got, ".3g"), mark])
-    return _table("goals", lines)
+        lines.append([verdict.what, limit, spread_text(verdict.got, ".3g"), mark])
+    return table_text("goals", lines)
 
 
-def _table(title: str, lines: Sequence[Sequence[str]]) -> str:
+def table_text(title: str, lines: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, the first at the left, the others at the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = []

@@ -115,7 +115,7 @@ class Benchmark:
         return Report(
             samples=self._samples,
             memory=memory,
-            machine=_describe_machine(),
+            machine=describe_machine(),
             loads=self._loads,
             strangers=self._strangers,
             large_bytes=self._plan.large_bytes,
@@ -127,7 +127,8 @@ def _memory_of(contestant: Contestant) -> dict[str, Memory]:
     return {member: read_memory(pid) for member, pid in contestant.pids.items()}
 
 
-def _describe_machine() -> str:
+def describe_machine() -> str:
+    """Cores, kernel and Python in one line."""
     names = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.docs import BEGIN, END, replace_figures
+from benchmarks.docs import FIGURES, marks_of, replace_figures
+
+BEGIN, END = marks_of(FIGURES)
 
 
 def test_replace_puts_the_text_between_the_marks() -> None:
@@ -23,3 +25,9 @@ def test_replace_can_be_done_again() -> None:
 def test_replace_refuses_a_page_without_one_pair_of_marks(page: str) -> None:
     with pytest.raises(ValueError, match="once each"):
         replace_figures(page, "text")
+
+
+def test_replace_leaves_figures_of_another_name_alone() -> None:
+    begin, end = marks_of("other")
+    page = f"{BEGIN}old{END}{begin}older{end}"
+    assert replace_figures(page, "new", "other") == f"{BEGIN}old{END}{begin}\n```\nnew\n```\n{end}"
