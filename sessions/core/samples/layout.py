@@ -1,0 +1,72 @@
+"""A safetensors blob as a header and a row of tensors, the header known before any tensor is made.
+
+The format: eight bytes with the length of the header, the header (a JSON object: name to type,
+shape, and the range of its bytes after the header), the tensors without gaps. Header and tensors
+are laid out so that every tensor is aligned to its type.
+
+Must not know what tensors hold.
+
+Spec: docs/samples.md#reply
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from sessions.core.json_text import JsonObject, render_json
+
+Piece: TypeAlias = bytes | memoryview
+
+TYPE_BYTES: Final = {"I64": 8, "F64": 8, "I32": 4, "U8": 1}
+_LENGTH_BYTES: Final = 8  # also what the header is padded to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One tensor.
+
+    Attributes:
+        name: Its name; no two of a blob are equal.
+        type: One of `TYPE_BYTES`.
+        dimensions: Its shape.
+        pieces: Makes its bytes, little-endian and in C order; may block, for threads.
+    """
+
+    name: str
+    type: str
+    dimensions: tuple[int, ...]
+    pieces: Callable[[], Iterator[Piece]]
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes `pieces` gives in all."""
+        return math.prod(self.dimensions) * TYPE_BYTES[self.type]
+
+
+def in_order(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Tensors in the order in which all of them are aligned: the widest types first."""
+    return sorted(tensors, key=lambda tensor: -TYPE_BYTES[tensor.type])
+
+
+def render_header(tensors: Sequence[Tensor]) -> bytes:
+    """Everything before the first tensor.
+
+    Args:
+        tensors: In the order in which they follow.
+    """
+    header: JsonObject = {}
+    at = 0
+    for tensor in tensors:
+        end = at + tensor.size_bytes
+        header[tensor.name] = {
+            "dtype": tensor.type,
+            "shape": list(tensor.dimensions),
+            "data_offsets": [at, end],
+        }
+        at = end
+    text = render_json(header)
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text

@@ -1,0 +1,61 @@
+"""The layout, read back by the safetensors library."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions.core.samples.layout import TYPE_BYTES, Tensor, in_order, render_header
+
+NUMPY = {"I64": "<i8", "F64": "<f8", "I32": "<i4", "U8": "u1"}
+
+
+def tensor_of(name: str, kind: str, dimensions: tuple[int, ...]) -> Tensor:
+    count = int(np.prod(dimensions))
+    data = (np.arange(count) % 251).astype(NUMPY[kind]).tobytes()
+    return Tensor(name=name, type=kind, dimensions=dimensions, pieces=lambda: iter([data]))
+
+
+def blob_of(tensors: list[Tensor]) -> bytes:
+    return render_header(tensors) + b"".join(bytes(p) for t in tensors for p in t.pieces())
+
+
+@given(
+    st.dictionaries(
+        st.text("abc_.é0", min_size=1, max_size=5),
+        st.tuples(
+            st.sampled_from(sorted(TYPE_BYTES)), st.lists(st.integers(0, 4), max_size=3).map(tuple)
+        ),
+        max_size=6,
+    )
+)
+@settings(derandomize=True, deadline=None)
+def test_the_library_reads_what_was_laid_out(wanted: dict[str, tuple[str, tuple[int, ...]]]):
+    tensors = [tensor_of(name, kind, shape) for name, (kind, shape) in wanted.items()]
+    found = safetensors.numpy.load(blob_of(in_order(tensors)))
+    assert {n: (a.dtype, a.shape) for n, a in found.items()} == {
+        n: (np.dtype(NUMPY[kind]), shape) for n, (kind, shape) in wanted.items()
+    }
+    for tensor in tensors:
+        assert found[tensor.name].tobytes() == b"".join(map(bytes, tensor.pieces()))
+
+
+@pytest.mark.parametrize("order", [("U8", "I32", "I64"), ("I32", "F64", "U8"), ("U8", "U8", "I64")])
+def test_every_tensor_is_aligned(order: tuple[str, ...]):
+    tensors = in_order([tensor_of(str(at), kind, (3,)) for at, kind in enumerate(order)])
+    at = len(render_header(tensors))
+    for tensor in tensors:
+        assert at % TYPE_BYTES[tensor.type] == 0
+        at += tensor.size_bytes
+
+
+def test_the_header_needs_no_bytes_of_a_tensor():
+    def made() -> Iterator[bytes]:
+        raise AssertionError("made")
+
+    header = render_header([Tensor(name="x", type="I32", dimensions=(1 << 40,), pieces=made)])
+    assert b'"data_offsets":[0,4398046511104]' in header
+    assert len(header) % 8 == 0

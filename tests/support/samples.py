@@ -1,0 +1,106 @@
+"""Turns of a session without a session, and the samples that a slow, plain program makes of them.
+
+Spec: docs/architecture.md#tests
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from sessions.core.samples.assembly import Sample, TurnSample
+from sessions.core.samples.layout import render_header
+from sessions.core.samples.tensors import META, tensors_of
+from sessions.core.turn_facts import facts_of
+from sessions.replay.blobs import ReplayBlob
+from sessions.replay.taken import InlineBlob
+
+
+def npy_of(rows: np.ndarray) -> bytes:
+    """An `.npy` file."""
+    file = io.BytesIO()
+    np.save(file, rows)
+    return file.getvalue()
+
+
+def blob_of(data: bytes) -> InlineBlob:
+    """A replay blob in memory that encodes these bytes."""
+    return InlineBlob(base64.b64encode(data))
+
+
+def rows_for(count: int, layers: int, topk: int, *, start: int = 0) -> np.ndarray:
+    """Rows that tell their place: int32 [count, layers, topk] of rows from `start` on."""
+    per_row = layers * topk
+    numbers = np.arange(start * per_row, (start + count) * per_row, dtype="<i4")
+    return numbers.reshape(count, layers, topk)
+
+
+def reply_of(
+    sampled: Sequence[int],
+    log_probs: Sequence[float | None],
+    *,
+    finish_reason: str | None = "stop",
+    **meta: Any,  # noqa: ANN401 - JSON
+) -> dict[str, Any]:
+    """An engine's parsed reply, without replay fields."""
+    entries = [[p, token, None] for p, token in zip(log_probs, sampled, strict=True)]
+    return {
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": "x"},
+                "finish_reason": finish_reason,
+                "meta_info": {"output_token_logprobs": entries, **meta},
+            }
+        ]
+    }
+
+
+def turn_of(
+    prompt: Sequence[int],
+    sampled: Sequence[int],
+    *,
+    replay: Iterable[tuple[str, ReplayBlob]] = (),
+    starts: dict[str, int] | None = None,
+    layers: int = 0,
+    before: TurnSample | None = None,
+    log_probs: Sequence[float | None] | None = None,
+    requested_at: float = 1.0,
+    committed_at: float = 2.0,
+    **reply: Any,  # noqa: ANN401 - JSON
+) -> TurnSample:
+    """A recorded turn; the log probability of token t is -t unless told."""
+    if log_probs is None:
+        log_probs = [-float(token) for token in sampled]
+    facts = facts_of(
+        reply_of(sampled, log_probs, **reply),
+        prompt_count=len(prompt),
+        requested_at=requested_at,
+        committed_at=committed_at,
+        replay=list(replay),
+        starts=starts or {},
+        layers=layers,
+        before=None if before is None else before.facts,
+    )
+    return TurnSample(token_ids=array("I", [*prompt, *sampled]), facts=facts)
+
+
+def decode(ids: Sequence[int]) -> str:
+    """Every token is its number in angle brackets."""
+    return "".join(f"<{token}>" for token in ids)
+
+
+def arrays_of(sample: Sample) -> dict[str, np.ndarray]:
+    """What the tensors of a sample hold, read back by the safetensors library."""
+    tensors = tensors_of(sample, {})
+    blob = render_header(tensors) + b"".join(bytes(p) for t in tensors for p in t.pieces())
+    return {
+        name.removesuffix(".0"): array
+        for name, array in safetensors.numpy.load(blob).items()
+        if name != META
+    }
