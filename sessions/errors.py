@@ -368,5 +368,13 @@ class GroupStoppedError(ClientVisibleError):
     code = "group_stopped"
 
 
+class GroupStoppedError(ClientVisibleError):
+    """The group was told to stop and ended before it had an answer; the message says why."""
+
+    status = 503
+    type = "unavailable_error"
+    code = "group_stopped"
+
+
 class InternalError(ClientVisibleError):
     """Our own fault; the log has the cause."""

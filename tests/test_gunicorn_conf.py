@@ -6,6 +6,7 @@ import os
 import pytest
 from gunicorn.config import Config
 
+from sessions.chassis.refusals import FAREWELL_S
 from sessions.chassis.worker import GroupWorker
 
 
@@ -32,7 +33,7 @@ def test_a_group_is_made_of_the_settings(monkeypatch: pytest.MonkeyPatch):
         SESSIONS_GRACEFUL_S="7",
         SESSIONS_DRAIN_DELAY_S="1.5",
     )
-    assert (cfg.workers, cfg.timeout, cfg.graceful_timeout) == (4, 9, 9)
+    assert (cfg.workers, cfg.timeout, cfg.graceful_timeout) == (4, 9, 9 + FAREWELL_S)
     assert cfg.address == [("0.0.0.0", 81)]
     assert cfg.worker_class is GroupWorker
     assert cfg.control_socket_disable is True

@@ -2,9 +2,10 @@
 
 `MemberLife` is the `Life` that a role is given. It writes the member's phase on the board, which
 is all that the arbiter judges an end by. Until the member is ready, a stop ends it on the spot:
-it holds no request, and its import may be stuck. From then on SIGTERM is a request to the role
-(SIGINT and SIGQUIT end the process at once, cleanly only if nothing is in flight). The router
-answers clients while the group boots, so it is asked from the start.
+it holds no request, and its import may be stuck. From then on SIGTERM is a request to the role.
+SIGINT and SIGQUIT end the process at once if nothing is in flight; else the role has a moment to
+answer that, and a shard waits that long for its router, which answers for all. The router answers
+clients while the group boots, so it is asked from the start.
 
 A shard that is told to stop while the group is not was signalled by mistake. It cannot know at
 once, because a supervisor may signal every process in any order; so it asks the board for a while.
@@ -20,6 +21,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from sessions.chassis.ending import end_process
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sessions.lending.board import Board
 
 ALONE_S: Final = 2.0  # longer than a supervisor takes to signal all processes; a guess
+QUICK_END_S: Final = 1.5  # of a quick end with exchanges in flight; the arbiter kills after 2 s
 _ASK_S: Final = 0.02
 _logger: Final = logging.getLogger(__name__)
 
@@ -44,6 +47,7 @@ class MemberLife:
     Attributes:
         phase: Where it stands, as on the board.
         stop_requested: Set when the role must end gracefully.
+        hurry_requested: Set when it must end at once, but may answer what is in flight.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class MemberLife:
         """
         self.phase = Phase.BOOTING
         self.stop_requested = asyncio.Event()
+        self.hurry_requested = asyncio.Event()
         self._member = member
         self._board = board
         self._reason = reason
@@ -96,6 +101,11 @@ class MemberLife:
         """
         self._is_idle = is_idle
 
+    def end_cut(self, reason: str) -> NoReturn:
+        """End at once, not drained; the arbiter logs the reason."""
+        self._reason.write(reason)
+        end_process(ExitCode.CLEAN)
+
     def fail_boot(self, reason: str) -> NoReturn:
         """End at once; the arbiter logs the reason."""
         code = ExitCode.BOOT_FAILED if self.phase < Phase.READY else ExitCode.WORKER_DIED
@@ -107,9 +117,10 @@ class MemberLife:
 
         Must be called inside the running loop; again does no harm.
         """
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_term)
-        for number in (signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, self._end_quickly)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._on_term)
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGALRM):
+            signal.signal(number, partial(self._end_quickly, loop))
 
     def close(self) -> None:
         """The role has returned.
@@ -143,7 +154,21 @@ class MemberLife:
             self._reason.write("SIGTERM reached it alone, and a group cannot lose a shard")
             end_process(ExitCode.WORKER_DIED)
 
-    def _end_quickly(self, _number: int, _frame: FrameType | None) -> None:
-        if self.phase is not Phase.BOOTING and self._is_idle():
+    def _end_quickly(
+        self, loop: asyncio.AbstractEventLoop, number: int, _frame: FrameType | None
+    ) -> None:
+        """Runs at any moment, also when the loop is stuck."""
+        is_idle = self.phase is not Phase.BOOTING and self._is_idle()
+        is_over = (is_idle and self._member.owns_listener) or number == signal.SIGALRM
+        if Phase.READY <= self.phase < Phase.DRAINED and not is_over and not loop.is_closed():
+            if not signal.getitimer(signal.ITIMER_REAL)[0]:
+                signal.setitimer(signal.ITIMER_REAL, QUICK_END_S)
+            loop.call_soon_threadsafe(self._hurry)
+            return
+        if is_idle:
             self._enter(Phase.DRAINED)
         end_process(ExitCode.CLEAN)
+
+    def _hurry(self) -> None:
+        self.stop_requested.set()
+        self.hurry_requested.set()

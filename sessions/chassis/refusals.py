@@ -20,6 +20,7 @@ from sessions.settings import PREFIX, Settings
 
 _FIXED: Final = "a group is never resized, reloaded or respawned"
 _PORT_MAX: Final = 65535
+FAREWELL_S: Final = 2  # for members to answer what is overdue and to end; a guess, takes 1 s
 _ONE_STREAM: Final = "all processes write one log stream on stderr; redirect that"
 
 # Setting -> (its name for the operator, whether its value is harmful, why and what instead).
@@ -79,8 +80,8 @@ REFUSED_SIGNALS: Final[Mapping[str, str]] = {
 
 
 def stop_limit_s(settings: Settings) -> int:
-    """How long a graceful stop may take at most: the drain delay, then the graceful limit."""
-    return settings.graceful_s + math.ceil(settings.drain_delay_s)
+    """How long a graceful stop may take: the drain delay, the graceful limit, the farewell."""
+    return settings.graceful_s + math.ceil(settings.drain_delay_s) + FAREWELL_S
 
 
 def wants_daemon(argv: Sequence[str], environ: Mapping[str, str]) -> bool:

@@ -11,6 +11,24 @@ import time
 from collections.abc import Callable
 
 
+async def wait_set(event: asyncio.Event, limit_s: float) -> bool:
+    """Wait for an event, but not longer than a limit.
+
+    Args:
+        event: What is waited for.
+        limit_s: How long at most; 0 only looks.
+
+    Returns:
+        Whether the event was set within the limit.
+    """
+    try:
+        async with asyncio.timeout(limit_s):
+            await event.wait()
+    except TimeoutError:
+        return event.is_set()
+    return True
+
+
 async def wait_until(
     condition: Callable[[], object], *, limit_s: float = math.inf, poll_s: float = 0.02
 ) -> bool:

@@ -23,6 +23,7 @@ from sessions.lending.group import Group, Life
 from sessions.lending.messages import Kind, Message
 from sessions.lending.ready import write_ready
 from sessions.lending.unix_listener import listen_unix
+from sessions.lending.waiting import wait_set
 from sessions.router.dispatch import Dispatch
 from sessions.router.judgement import judge_and_go_on
 from sessions.router.last_words import speak_last_words
@@ -72,7 +73,7 @@ class _Router:
         boot = self._loop.call_later(limit_s, self._on_boot_deadline)
         await self._life.stop_requested.wait()
         boot.cancel()
-        await asyncio.sleep(self._group.settings.drain_delay_s)
+        await wait_set(self._life.hurry_requested, self._group.settings.drain_delay_s)
         self._dispatch.close()
         await self._front.drain(lambda: self._dispatch.lent_count)
         if self._death is not None:

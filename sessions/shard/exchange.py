@@ -179,6 +179,20 @@ class Exchange(HttpToolsProtocol):
         """The body stood still for too long."""
         self._fail(BodyTooSlowError(f"no body byte came for {limit_s:g} s"))
 
+    def give_up(self, error: ClientVisibleError) -> bool:
+        """The process ends: answer with the error, or cut a reply that has begun.
+
+        Returns:
+            Whether the exchange was neither at its end nor ending.
+        """
+        if self.loan is not _LENT or self.transport.is_closing():
+            return False
+        if self._is_reply_whole:
+            self.transport.close()
+            return False
+        self._fail(error)
+        return True
+
     # --- what the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from sessions.errors import LocalProtocolError, draining_error, starting_error
+from sessions.errors import ClientVisibleError, LocalProtocolError, draining_error, starting_error
 from sessions.lending.connection import Connection
 from sessions.lending.group import Group
 from sessions.routing.kinds import Named
@@ -64,6 +64,10 @@ class House:
     def close(self) -> None:
         """Take no further request."""
         self._is_closing = True
+
+    def give_up(self, error: ClientVisibleError) -> int:
+        """End every exchange, with the error if no reply began; how many were cut by that."""
+        return sum([exchange.give_up(error) for exchange in list(self._exchanges.values())])
 
     def stop(self) -> None:
         """Stop the sweep."""

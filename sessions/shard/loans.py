@@ -19,7 +19,7 @@ from typing import Any, Final
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from sessions.errors import LocalProtocolError
+from sessions.errors import ClientVisibleError, LocalProtocolError
 from sessions.lending.cells import Cells
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
@@ -80,6 +80,10 @@ class Loans:
         """Exchanges in progress."""
         lent = LoanState.LENT
         return sum(1 for exchange in self._exchanges.values() if exchange.loan is lent)
+
+    def give_up(self, error: ClientVisibleError) -> int:
+        """End every exchange, with the error if no reply began; how many were cut by that."""
+        return sum([exchange.give_up(error) for exchange in list(self._exchanges.values())])
 
     def stop(self) -> None:
         """Stop the sweep."""

@@ -22,8 +22,9 @@ from sessions.lending.front import Front
 from sessions.lending.group import Group, Life
 from sessions.lending.messages import Kind, Message
 from sessions.lending.ready import write_ready
-from sessions.lending.waiting import wait_until
+from sessions.lending.waiting import wait_set, wait_until
 from sessions.shard.apps import LoadedApp, load_app
+from sessions.shard.farewell import Farewell
 from sessions.shard.house import House
 from sessions.shard.loans import Loans
 from sessions.shard.probed import Probed
@@ -65,6 +66,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     channel = Channel(loop, await _connect(group), loans.on_message, has_ended.set)
     loans.attach(channel)
     life.watch_idle(lambda: not loans.lent_count)
+    farewell = Farewell(group.settings, life, loans)
     life.on_ready()
     channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))  # last: the router is ready by it
     beats = asyncio.create_task(_beat(life, loaded, server))
@@ -75,6 +77,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
         logging.shutdown()
         os._exit(_DIED)
     beats.cancel()
+    farewell.end()
     loans.stop()
     channel.close()
     await server.stop()
@@ -102,14 +105,16 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     server = ShardServer(shard_app(loaded, group))
     await server.start(group.shard_socket_path(0))
     house.open(server.config, server.server_state, server.app_state)
+    farewell = Farewell(group.settings, life, house)
     life.on_ready()
     write_ready(group, listeners)
     beats = asyncio.create_task(_beat(life, loaded, server))
     await life.stop_requested.wait()
-    await asyncio.sleep(group.settings.drain_delay_s)
+    await wait_set(life.hurry_requested, group.settings.drain_delay_s)
     house.close()
     await front.drain(lambda: house.lent_count)
     beats.cancel()
+    farewell.end()
     house.stop()
     await server.stop()
     life.on_drained()

@@ -15,6 +15,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from sessions.chassis.hooks import load_settings, make_group, no_wsgi_app, start_group
+from sessions.chassis.refusals import stop_limit_s
 from sessions.chassis.roles import Roles
 from sessions.chassis.worker import GroupWorker
 from sessions.settings import Settings
@@ -192,7 +193,12 @@ def test_a_level_of_gunicorn_holds_for_our_lines(groups: Groups):
 class _App(BaseApplication):
     def load_config(self) -> None:
         """Gunicorn's defaults and what our configuration file adds."""
-        ours = {"worker_class": GroupWorker, "control_socket_disable": True, "timeout": 60}
+        ours = {
+            "worker_class": GroupWorker,
+            "control_socket_disable": True,
+            "timeout": 60,
+            "graceful_timeout": stop_limit_s(Settings()),
+        }
         for name, value in ours.items():
             self.cfg.set(name, value)
 

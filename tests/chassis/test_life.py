@@ -61,6 +61,12 @@ def shard() -> Stage:
     return Stage(SHARD)
 
 
+@pytest.fixture
+def quick_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little time for a role that must hurry."""
+    monkeypatch.setattr(life_module, "QUICK_END_S", 0.2)
+
+
 def _send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
@@ -186,21 +192,79 @@ def test_a_shard_that_is_stopped_alone_takes_the_group_with_it(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("member", [ROUTER, LONE])
+def test_a_quick_end_comes_at_once_if_nothing_is_in_flight(member: Member, number: signal.Signals):
+    stage = Stage(member)
+
+    async def act(life: MemberLife) -> None:
+        life.watch_idle(lambda: True)
+        life.on_ready()
+        _send(number)
+        assert not life.hurry_requested.is_set(), "it lives on"
+
+    assert stage.live(act) == 0
+    assert stage.row.phase is Phase.DRAINED
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("member", [SHARD, ROUTER, LONE])
+def test_a_quick_end_with_exchanges_in_flight_is_a_request_to_the_role(
+    member: Member, number: signal.Signals
+):
+    stage = Stage(member)
+
+    async def act(life: MemberLife) -> None:
+        life.watch_idle(lambda: False)
+        life.on_ready()
+        _send(number)
+        await life.hurry_requested.wait()
+        assert life.stop_requested.is_set()
+        life.end_cut("requests cut: 2")
+
+    assert stage.live(act) == 0
+    assert stage.row.phase is Phase.READY
+    assert stage.reason.text == "requests cut: 2"
+
+
+def test_a_shard_that_is_idle_waits_for_its_router_which_answers_for_others(shard: Stage):
+    async def act(life: MemberLife) -> None:
+        life.watch_idle(lambda: True)
+        life.on_ready()
+        _send(signal.SIGQUIT)
+        await life.hurry_requested.wait()
+        life.close()
+
+    assert shard.live(act) == RETURNED
+    assert shard.row.phase is Phase.DRAINED
+
+
 @pytest.mark.parametrize(("idle", "phase"), [(True, Phase.DRAINED), (False, Phase.READY)])
-def test_a_quick_end_is_clean_if_nothing_is_in_flight(
-    shard: Stage, number: signal.Signals, phase: Phase, *, idle: bool
+def test_a_quick_end_does_not_wait_for_long(
+    shard: Stage, quick_end: None, phase: Phase, *, idle: bool
 ):
     async def act(life: MemberLife) -> None:
         life.watch_idle(lambda: idle)
         life.on_ready()
-        _send(number)
+        _send(signal.SIGINT)
         await _forever()
 
     assert shard.live(act) == 0
     assert shard.row.phase is phase
 
 
-def test_a_quick_end_of_a_role_that_never_said_whether_it_is_idle_is_a_cut(shard: Stage):
+def test_more_signals_give_no_more_time(shard: Stage, quick_end: None):
+    async def act(life: MemberLife) -> None:
+        life.on_ready()
+        for _ in range(100):
+            _send(signal.SIGINT)
+            await asyncio.sleep(0.02)
+
+    assert shard.live(act) == 0
+
+
+def test_a_quick_end_of_a_role_that_never_said_whether_it_is_idle_is_a_cut(
+    shard: Stage, quick_end: None
+):
     async def act(life: MemberLife) -> None:
         life.on_ready()
         _send(signal.SIGINT)
@@ -210,7 +274,17 @@ def test_a_quick_end_of_a_role_that_never_said_whether_it_is_idle_is_a_cut(shard
     assert shard.row.phase is Phase.READY
 
 
-def test_a_quick_end_comes_in_the_middle_of_a_step_of_the_loop(shard: Stage):
+def test_a_drained_member_ends_at_once(shard: Stage):
+    async def act(life: MemberLife) -> None:
+        life.on_ready()
+        life.on_drained()
+        _send(signal.SIGINT)
+
+    assert shard.live(act) == 0
+    assert shard.row.phase is Phase.DRAINED
+
+
+def test_a_quick_end_comes_in_the_middle_of_a_step_of_the_loop(shard: Stage, quick_end: None):
     async def act(life: MemberLife) -> None:
         life.on_ready()
         _send(signal.SIGQUIT)

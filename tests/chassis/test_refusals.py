@@ -9,6 +9,7 @@ from gunicorn.workers.base import Worker
 
 from sessions.chassis import refusals
 from sessions.chassis.refusals import (
+    FAREWELL_S,
     REFUSED_SIGNALS,
     daemon_refusal,
     refused_settings,
@@ -27,7 +28,7 @@ def _cfg(**values: object) -> Config:
     ours = {
         "workers": 3,
         "timeout": 9,
-        "graceful_timeout": 10,
+        "graceful_timeout": 10 + FAREWELL_S,
         "control_socket_disable": True,
         "wsgi_app": _APP,
     }
@@ -147,8 +148,8 @@ def test_the_refusal_of_a_daemon_names_the_option():
     assert daemon_refusal().startswith("--daemon: ")
 
 
-def test_a_stop_may_take_the_drain_delay_and_the_graceful_limit():
-    assert stop_limit_s(_SETTINGS) == 10
+def test_a_stop_may_take_the_drain_delay_the_graceful_limit_and_the_farewell():
+    assert stop_limit_s(_SETTINGS) == 10 + FAREWELL_S
 
 
 def test_every_signal_that_resizes_or_replaces_is_refused_and_no_other():

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.support.apps import pattern_of
+from tests.support.fronts import error_code_of
 from tests.support.group import Groups, RunningGroup
 from tests.support.raw import RawConnection, request_bytes
 from tests.support.topology import LONE, ROUTED_FOUR, Topology
@@ -55,12 +56,18 @@ def test_an_exchange_in_flight_gets_its_reply_before_the_group_stops(
 
 
 @TOPOLOGY
-def test_a_quick_stop_with_an_exchange_in_flight_exits_72(groups: Groups, topology: Topology):
+@pytest.mark.parametrize("everyone", [False, True], ids=["arbiter", "everyone"])
+def test_a_quick_stop_answers_what_is_in_flight_and_exits_72(
+    groups: Groups, topology: Topology, *, everyone: bool
+):
+    """A terminal sends its Ctrl-C to every process of the group."""
     group = start(groups, topology)
     connection = in_flight(group, 60)
-    group.signal("arbiter", signal.SIGINT)
+    for member in group.pids if everyone else ["arbiter"]:
+        group.signal(member, signal.SIGINT)
+    assert_stopped(connection, "it was told to stop at once")
     assert group.wait_exit() == 72
-    connection.close()
+    assert "requests cut: 1" in did_not_drain(group)
 
 
 @TOPOLOGY
@@ -70,17 +77,35 @@ def test_a_second_signal_ends_a_stop_that_waits(groups: Groups, topology: Topolo
     group.signal("arbiter", signal.SIGTERM)
     wait_until(lambda: "Handling signal: term" in group.log(), "the stop began")
     group.signal("arbiter", signal.SIGTERM)
+    assert_stopped(connection, "it was told to stop at once")
     assert group.wait_exit() == 72
-    connection.close()
 
 
 @TOPOLOGY
-def test_an_exchange_that_outlives_the_graceful_time_exits_72(groups: Groups, topology: Topology):
+def test_an_exchange_that_outlives_the_graceful_time_is_answered_and_exits_72(
+    groups: Groups, topology: Topology
+):
     group = start(groups, topology, SESSIONS_GRACEFUL_S="1")
     connection = in_flight(group, 60)
     group.signal("arbiter", signal.SIGTERM)
+    assert_stopped(connection, "1 s for what was in flight are over")
     assert group.wait_exit() == 72
+    assert "requests cut: 1" in did_not_drain(group)
+
+
+def assert_stopped(connection: RawConnection, why: str) -> None:
+    """The exchange is answered, and its connection ended."""
+    reply = connection.read_reply()
+    assert (reply.status, error_code_of(reply)) == (503, "group_stopped")
+    assert why in reply.body.decode()
+    assert (reply.header("x-should-retry"), reply.header("connection")) == ("false", "close")
+    assert connection.read_to_end() == b""
     connection.close()
+
+
+def did_not_drain(group: RunningGroup) -> str:
+    """What the arbiter said of the members that had to cut."""
+    return "".join(line for line in group.log().splitlines() if "did not drain" in line)
 
 
 @TOPOLOGY

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessions.lending.waiting import wait_until
+from sessions.lending.waiting import wait_set, wait_until
 
 
 async def test_says_so_when_the_condition_holds_at_once() -> None:
@@ -50,3 +50,21 @@ async def test_passes_a_cancellation_on() -> None:
 async def test_passes_an_error_of_the_condition_on() -> None:
     with pytest.raises(ZeroDivisionError):
         await wait_until(lambda: 1 / 0)
+
+
+async def test_an_event_is_waited_for_until_it_is_set() -> None:
+    event = asyncio.Event()
+    asyncio.get_running_loop().call_soon(event.set)
+    assert await wait_set(event, 60)
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+async def test_an_event_is_looked_at_without_a_limit(*, is_set: bool) -> None:
+    event = asyncio.Event()
+    if is_set:
+        event.set()
+    assert await wait_set(event, 0) is is_set
+
+
+async def test_an_event_that_nobody_sets_is_given_up_when_the_limit_is_over() -> None:
+    assert not await wait_set(asyncio.Event(), 0.01)

@@ -200,12 +200,13 @@ async def test_the_router_drains_before_its_shards_go(stage: RouterStage) -> Non
 async def test_the_router_serves_on_for_the_drain_delay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delay_s, slept, real = 77.0, asyncio.Event(), asyncio.sleep
+    delay_s, slept = 77.0, asyncio.Event()
 
-    async def sleep(seconds: float) -> None:
-        await (slept.wait() if seconds == delay_s else real(seconds))
+    async def wait_set(_event: asyncio.Event, limit_s: float) -> bool:
+        assert limit_s == delay_s
+        return await slept.wait()
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr("sessions.router.main.wait_set", wait_set)
     stage = RouterStage(group_of(tmp_path, shards=SHARDS, drain_delay_s=delay_s))
     shards = await stage.shards()
     stage.life.stop_requested.set()
@@ -216,6 +217,14 @@ async def test_the_router_serves_on_for_the_drain_delay(
     assert not stage.life.is_drained
     shards[0].give_back(loan)
     slept.set()
+    await stage.stop()
+    assert stage.life.is_drained
+
+
+async def test_a_router_that_must_hurry_does_not_wait_for_the_drain_delay(tmp_path: Path) -> None:
+    stage = RouterStage(group_of(tmp_path, shards=SHARDS, drain_delay_s=77.0))
+    await stage.shards()
+    stage.life.hurry_requested.set()
     await stage.stop()
     assert stage.life.is_drained
 
