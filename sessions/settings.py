@@ -79,6 +79,13 @@ class Settings:
     id_prefix: str = ""
 
     @property
+    def engine_urls(self) -> tuple[str, ...]:
+        """The engines' base URLs; one alone for the simulated engine, whose options have commas."""
+        if self.engine_url.startswith(SIMULATED_ENGINE):
+            return (self.engine_url,)
+        return tuple(self.engine_url.split(",")) if self.engine_url else ()
+
+    @property
     def has_router(self) -> bool:
         """Whether a router worker stands before the shards."""
         return self.shards > 1 or self.router is RouterMode.ALWAYS
@@ -199,7 +206,9 @@ def _base_url(text: str) -> str:
 
 
 def _engine_url(text: str) -> str:
-    return text if text.startswith(SIMULATED_ENGINE) else _base_url(text)
+    if text.startswith(SIMULATED_ENGINE):
+        return text
+    return ",".join(_base_url(url.strip()) for url in text.split(","))
 
 
 def _header_name(text: str) -> str:

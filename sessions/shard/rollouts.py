@@ -29,7 +29,7 @@ from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
 from sessions.core.routes import Operation, Route, route_of
 from sessions.core.session_core import CoreRules, SessionCore
-from sessions.engine.http_engine import HttpEngine
+from sessions.engine.http_engines import HttpEngines
 from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
 from sessions.lending.group import Group
 from sessions.replay.memory_store import MemoryReplayStore
@@ -84,14 +84,15 @@ async def open_core(
     """
     settings = group.settings
     async with AsyncExitStack() as opened:
-        url = settings.engine_url
-        if url.startswith(SIMULATED_ENGINE):
+        urls = settings.engine_urls
+        if settings.engine_url.startswith(SIMULATED_ENGINE):
             # Imported only here: a shard with a real engine has no use for its memory.
             from sessions.sim.server import simulated_engine  # noqa: PLC0415 - see above
 
-            url = await opened.enter_async_context(simulated_engine(url, prompts.tokenizer))
-        engine = HttpEngine(
-            url,
+            simulated = simulated_engine(settings.engine_url, prompts.tokenizer)
+            urls = (await opened.enter_async_context(simulated),)
+        engine = HttpEngines(
+            urls,
             timeout_s=settings.engine_timeout_s,
             connect_timeout_s=settings.engine_connect_timeout_s,
         )
