@@ -55,6 +55,7 @@ class ClientVisibleError(Exception):
         message: What happened and what to do, lower case, no full stop.
         param: The request field at fault, or None.
         is_unrecorded_turn: Set on errors of a chat whose session was found; the reply says so.
+        more_headers: Further reply headers, names lower-case, sent last.
     """
 
     status: ClassVar[int] = 500
@@ -68,6 +69,7 @@ class ClientVisibleError(Exception):
         self.message = message
         self.param = param
         self.is_unrecorded_turn = False
+        self.more_headers: list[tuple[str, str]] = []
 
     @property
     def body(self) -> bytes:
@@ -85,7 +87,7 @@ class ClientVisibleError(Exception):
             found.append(("retry-after", str(self.retry_after_s)))
         if self.is_unrecorded_turn:
             found.append(("x-turn-recorded", "false"))
-        return found
+        return found + self.more_headers
 
 
 def error_body(message: str, kind: str, param: str | None, code: str | None) -> bytes:
@@ -145,23 +147,15 @@ class UnknownPathError(RequestError):
 
 
 class MethodNotAllowedError(RequestError):
-    """The route exists, the method does not.
-
-    Attributes:
-        allow: The methods that the route has, for the `Allow` header; empty for CONNECT.
-    """
+    """The route exists, the method does not; `allow` names those it has, none for CONNECT."""
 
     status = 405
     code = "method_not_allowed"
 
     def __init__(self, message: str, *, allow: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.allow = tuple(allow)
-
-    @property
-    def headers(self) -> list[tuple[str, str]]:
-        """As for every error, and `Allow`, which must be there (RFC 9110 section 15.5.6)."""
-        return [*super().headers, ("allow", ", ".join(self.allow))]
+        # It must be there (RFC 9110 section 15.5.6).
+        self.more_headers.append(("allow", ", ".join(allow)))
 
 
 class HeadTooSlowError(RequestError):
@@ -193,6 +187,20 @@ class BodyTooLargeError(RequestError):
 
     status = 413
     code = "body_too_large"
+
+
+class PreconditionFailedError(RequestError):
+    """The client wants the reply only under a condition that does not hold (RFC 9110, 13.1)."""
+
+    status = 412
+    code = "precondition_failed"
+
+
+class RangeNotSatisfiableError(RequestError):
+    """The byte range that is asked for has no byte (RFC 9110 section 15.5.17)."""
+
+    status = 416
+    code = "range_not_satisfiable"
 
 
 class UnprocessableError(RequestError):
@@ -368,12 +376,11 @@ class GroupStoppedError(ClientVisibleError):
     code = "group_stopped"
 
 
-class GroupStoppedError(ClientVisibleError):
-    """The group was told to stop and ended before it had an answer; the message says why."""
+class ReplayStoreError(ClientVisibleError):
+    """The store of replay blobs cannot keep or read a turn's: its disk failed or is full."""
 
     status = 503
-    type = "unavailable_error"
-    code = "group_stopped"
+    code = "replay_store_failed"
 
 
 class InternalError(ClientVisibleError):

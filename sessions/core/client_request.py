@@ -19,6 +19,7 @@ class ClientRequest:
         headers: (name, value), names lower-case, order kept.
         body: The whole body.
         wait_gone: Returns when the client is gone.
+        is_head: Whether it was a HEAD.
     """
 
     method: str
@@ -26,6 +27,7 @@ class ClientRequest:
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     wait_gone: Callable[[], Awaitable[None]]
+    is_head: bool = False
 
     def target_of(self, path: bytes) -> bytes:
         """A path with this request's query."""

@@ -1,8 +1,9 @@
 """Records: what was sent to the engine and what it answered, one per committed turn.
 
-Everything is rendered when the turn commits: a record is JSON text with its replay blobs stored
-apart, so reading a session joins texts and cannot fail. The engine's own bytes are kept when they
-are no JSON for a strict reader (`NaN`); a client gets null there unless it asks for the raw text.
+Everything is rendered when the turn commits: a record is JSON texts with its replay blobs stored
+apart, so reading a session puts texts in a row and cannot fail. The engine's own bytes are kept
+when they are no JSON for a strict reader (`NaN`); a client gets null there unless it asks for the
+raw text.
 
 Must not know trajectories or HTTP.
 
@@ -11,13 +12,22 @@ Spec: docs/sessions.md#records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import Final
 
 from sessions.core.json_text import JsonObject, render_json
-from sessions.replay.splice import SplicedText, cut_blobs
-from sessions.replay.store import ReplayBlob
+from sessions.core.record_query import RecordQuery
+from sessions.replay.blobs import ReplayBlob
+from sessions.replay.splice import Part, SplicedText, cut_blobs
+
+_TAG_BYTES: Final = 12
+
+
+def _new_tag() -> bytes:
+    return secrets.token_bytes(_TAG_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -25,16 +35,20 @@ class Record:
     """One committed turn.
 
     Attributes:
-        head: JSON text of the members before `response`, from the opening brace on.
+        facts: JSON texts of the small members, by name and in order.
+        request: The body that the engine got, JSON.
         response: The engine's reply as strict JSON.
         raw_response: The engine's own bytes; the same object as `response` if those are strict.
-        tail: JSON text after `response`.
+        status: The engine's status.
+        tag: Random; the same record is the same text for ever, another one has another tag.
     """
 
-    head: bytes
+    facts: Mapping[str, bytes]
+    request: bytes
     response: SplicedText
     raw_response: SplicedText
-    tail: bytes
+    status: int
+    tag: bytes = field(default_factory=_new_tag)
 
     @property
     def blobs(self) -> list[ReplayBlob]:
@@ -43,11 +57,32 @@ class Record:
             return self.response.blobs
         return [*self.response.blobs, *self.raw_response.blobs]
 
-    def pieces(self, *, raw: bool) -> Iterator[memoryview]:
-        """The record's JSON text, shared and not copied."""
-        yield memoryview(self.head)
-        yield from (self.raw_response if raw else self.response).pieces()
-        yield memoryview(self.tail)
+    def blobs_for(self, query: RecordQuery) -> list[ReplayBlob]:
+        """The replay blobs that a read gives."""
+        if not (query.has_replay and query.wants("response")):
+            return []
+        return self._response_for(query).blobs
+
+    def parts(self, query: RecordQuery) -> Iterator[Part]:
+        """The record's JSON text, shared and not copied; `{}` if no member of it is wanted."""
+        opening = b'{"'
+        for name, parts in self._members(query):
+            if query.wants(name):
+                yield opening + name.encode() + b'":'
+                yield from parts
+                opening = b',"'
+        yield b"}" if opening == b',"' else b"{}"
+
+    def _members(self, query: RecordQuery) -> Iterator[tuple[str, Iterable[Part]]]:
+        for name, text in self.facts.items():
+            yield name, (text,)
+        yield "request", (self.request,)
+        response = self._response_for(query)
+        yield "response", response.parts if query.has_replay else response.with_nulls()
+        yield "status_code", (b"%d" % self.status,)
+
+    def _response_for(self, query: RecordQuery) -> SplicedText:
+        return self.raw_response if query.is_raw else self.response
 
 
 def make_record(
@@ -79,30 +114,39 @@ def make_record(
     # Seldom: the blobs of a reply with NaN are stored twice.
     raw_response = response if raw is strict else cut_blobs(raw, wanted, keep)
     return Record(
-        head=render_json(facts)[:-1] + b',"request":' + request + b',"response":',
+        facts=render_facts(facts),
+        request=request,
         response=response,
         raw_response=raw_response,
-        tail=b',"status_code":%d}' % status,
+        status=status,
     )
 
 
-def session_pieces(
-    session_id: str, records: Iterable[Record], metadata: JsonObject, *, raw: bool
-) -> list[memoryview]:
-    """The reply to a read of a session, as the pieces of one JSON text.
+def render_facts(facts: JsonObject) -> dict[str, bytes]:
+    """The small members of a record as JSON texts, in order."""
+    return {name: render_json(value) for name, value in facts.items()}
+
+
+def session_parts(
+    session_id: str, records: Iterable[Record], metadata: bytes | None, query: RecordQuery
+) -> Iterator[Part]:
+    """The reply to a read of a session, as the parts of one JSON text.
 
     Args:
         session_id: The id.
-        records: Its records, oldest first.
-        metadata: What the session says of itself.
-        raw: Give the engine's own bytes where they are no strict JSON.
+        records: The chosen records, oldest first.
+        metadata: What the session says of itself, JSON; None to leave it out.
+        query: What is wanted.
 
-    Returns:
-        Pieces in order, none empty; they stay readable when the session is deleted meanwhile.
+    Yields:
+        Parts in order, none empty; stored blobs are those of `Record.blobs_for`.
     """
-    pieces = [memoryview(render_json({"session_id": session_id})[:-1] + b',"records":[')]
-    comma = memoryview(b",")
-    for index, record in enumerate(records):
-        pieces += chain([comma] if index else [], record.pieces(raw=raw))
-    pieces.append(memoryview(b'],"metadata":' + render_json(metadata) + b"}"))
-    return [piece for piece in pieces if len(piece)]
+    yield render_json({"session_id": session_id})[:-1]
+    if query.has_records:
+        yield b',"records":['
+        for index, record in enumerate(records):
+            yield from chain([b","] if index else [], record.parts(query))
+        yield b"]"
+    if metadata is not None:
+        yield b',"metadata":' + metadata
+    yield b"}"

@@ -1,4 +1,4 @@
-"""Replies as Starlette responses: header lists kept as they are, long bodies in pieces.
+"""Replies as Starlette responses: header lists kept as they are.
 
 Starlette's own constructors take headers as a mapping, which would merge repeated ones.
 
@@ -9,12 +9,11 @@ Spec: docs/sessions.md#replies
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from sessions.core.engine_errors import error_bytes_of, is_error
 from sessions.core.headers import TURN_RECORDED, reply_headers_of
@@ -29,9 +28,6 @@ STREAM_HEADERS: Final = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-
-# Larger writes in a row would starve other connections of a uvicorn (measured).
-_PIECE_BYTES: Final = 65536
 
 
 def reply_of(
@@ -70,18 +66,3 @@ def passed_on(reply: EngineReply, *extra: tuple[bytes, bytes]) -> Response:
             body, is_rewritten, kind = sendable, True, [JSON_TYPE]
     headers = reply_headers_of(reply.headers, is_rewritten=is_rewritten)
     return reply_of(reply.status, [*headers, *kind, *extra], body)
-
-
-def pieces_reply_of(pieces: Sequence[memoryview]) -> Response:
-    """A 200 JSON response of a known length, sent in small pieces that let others work."""
-    response = StreamingResponse(_small_pieces_of(pieces))
-    size = sum(len(piece) for piece in pieces)
-    response.raw_headers = [JSON_TYPE, (b"content-length", b"%d" % size)]
-    return response
-
-
-async def _small_pieces_of(pieces: Sequence[memoryview]) -> AsyncIterator[memoryview]:
-    for piece in pieces:
-        for start in range(0, len(piece), _PIECE_BYTES):
-            yield piece[start : start + _PIECE_BYTES]
-            await asyncio.sleep(0)

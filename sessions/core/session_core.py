@@ -24,7 +24,9 @@ from sessions.core.chat_request import parse_chat_request
 from sessions.core.client_request import ClientRequest
 from sessions.core.headers import EngineHeaders, reply_headers_of
 from sessions.core.json_text import Json, JsonObject, parse_engine_json
-from sessions.core.records import session_pieces
+from sessions.core.record_query import parse_record_query
+from sessions.core.record_reply import records_reply_of
+from sessions.core.record_stream import pin
 from sessions.core.registry import SessionRegistry
 from sessions.core.replies import (
     JSON_TYPE,
@@ -32,7 +34,6 @@ from sessions.core.replies import (
     UNRECORDED,
     json_reply_of,
     passed_on,
-    pieces_reply_of,
     reply_of,
 )
 from sessions.core.session import Session
@@ -156,18 +157,29 @@ class SessionCore:
             error.is_unrecorded_turn = True
             raise
 
-    async def read(self, session_id: str, *, raw: bool = False) -> Response:
-        """The records and metadata of a session.
+    async def read(self, session_id: str, request: ClientRequest) -> Response:
+        """The records and metadata of a session, or what the query chooses of them.
 
         Args:
             session_id: Its id.
-            raw: Give the engine's own bytes where they are no strict JSON.
+            request: Its query chooses; its conditions and its range count.
+
+        Raises:
+            ClientVisibleError: There is no such session, the query is malformed, a condition does
+                not hold, or the store failed.
         """
         session = self._registry.find(session_id)
+        query = parse_record_query(request.query)
         trajectory = session.trajectory
-        records, messages, head = trajectory.records, trajectory.messages, trajectory.head
-        metadata = await self._metadata_of(session, messages, head)
-        return pieces_reply_of(session_pieces(session_id, records, metadata, raw=raw))
+        records = query.chosen(trajectory.records)
+        messages, head = trajectory.messages, trajectory.head
+        with pin(blob for record in records for blob in record.blobs_for(query)) as pins:
+            metadata: JsonObject | None = None
+            if query.has_metadata:
+                metadata = await self._metadata_of(session, messages, head)
+            return await records_reply_of(
+                session_id, records, metadata, query=query, request=request, pins=pins
+            )
 
     def delete(self, session_id: str) -> Response:
         """End a session and free what it holds; waits for nothing."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sessions.replay.store import ReplayBlob
+from sessions.replay.blobs import ReplayBlob
 
 
 class MemoryBlob:
@@ -28,9 +28,29 @@ class MemoryBlob:
         """Length of the blob."""
         return len(self._bytes)
 
-    def pieces(self) -> Sequence[memoryview]:
-        """The whole blob as one piece; none if it is empty."""
-        return [memoryview(self._bytes)] if self._bytes else []
+    @property
+    def head(self) -> bytes:
+        """Its first characters, up to 256."""
+        return self._bytes[:256]
+
+    @property
+    def tail(self) -> bytes:
+        """Its last characters, up to 4."""
+        return self._bytes[-4:]
+
+    def read_nowait(self, start: int, stop: int) -> bytes | None:
+        """Bytes [start, stop)."""
+        return self._bytes[start:stop]
+
+    def read(self, start: int, stop: int) -> bytes:
+        """The same."""
+        return self._bytes[start:stop]
+
+    def pin(self) -> None:
+        """Nothing to do: who holds the handle holds the bytes."""
+
+    def unpin(self) -> None:
+        """Nothing to do."""
 
 
 class MemoryReplayStore:

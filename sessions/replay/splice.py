@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sessions.replay.store import ReplayBlob
+from sessions.replay.blobs import ReplayBlob
 
 # Shorter blobs stay in the text: a handle of its own would cost more than it saves (a guess).
 MIN_BLOB_BYTES: Final = 256
@@ -23,6 +23,12 @@ MIN_BLOB_BYTES: Final = 256
 _PROBE_BYTES: Final = 64
 
 Span: TypeAlias = tuple[int, int]
+Part: TypeAlias = bytes | memoryview | ReplayBlob
+
+
+def size_of(part: Part) -> int:
+    """Bytes of a part; a view must be one of bytes."""
+    return len(part) if isinstance(part, bytes | memoryview) else part.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +44,23 @@ class SplicedText:
     @property
     def size_bytes(self) -> int:
         """Length of the whole text."""
-        return sum(len(p) if isinstance(p, bytes) else p.size_bytes for p in self.parts)
+        return sum(map(size_of, self.parts))
 
     @property
     def blobs(self) -> list[ReplayBlob]:
         """The stored blobs, in order; one that stands twice comes twice."""
         return [part for part in self.parts if not isinstance(part, bytes)]
 
-    def pieces(self) -> Iterator[memoryview]:
-        """The text's bytes in order, shared and not copied."""
-        for part in self.parts:
-            if isinstance(part, bytes):
-                yield memoryview(part)
-            else:
-                yield from part.pieces()
+    def with_nulls(self) -> Iterator[bytes | memoryview]:
+        """The text with null for every stored blob, the quotes around it included."""
+        views = [memoryview(part) if isinstance(part, bytes) else None for part in self.parts]
+        for index, view in enumerate(views):
+            if view is None:
+                yield b"null"
+                continue
+            start = 1 if index and views[index - 1] is None else 0
+            is_before_blob = index + 1 < len(views) and views[index + 1] is None
+            yield view[start : len(view) - 1 if is_before_blob else len(view)]
 
 
 def find_blobs(text: bytes, blobs: Iterable[str]) -> list[Span]:

@@ -13,18 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-
-class ReplayBlob(Protocol):
-    """One stored blob; it stays readable for as long as somebody holds it."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Length of the blob."""
-        ...
-
-    def pieces(self) -> Sequence[memoryview]:
-        """The blob's bytes in order, shared and not copied; at least one piece unless empty."""
-        ...
+from sessions.replay.blobs import ReplayBlob
 
 
 class ReplayStore(Protocol):

@@ -189,6 +189,7 @@ class RolloutEndpoint:
             headers=scope["headers"],
             body=body,
             wait_gone=lambda: _wait_gone(receive),
+            is_head=scope["method"] == "HEAD",
         )
         return await _answer_in_session(core, operation, session_id, route.rest, request)
 
@@ -214,7 +215,7 @@ async def _answer_in_session(
     if operation is Operation.CHAT:
         return await core.chat(session_id, request)
     if operation is Operation.READ:
-        return await core.read(session_id, raw=b"raw=1" in request.query.split(b"&"))
+        return await core.read(session_id, request)
     if operation is Operation.DELETE:
         return core.delete(session_id)
     if operation is Operation.MODELS:

@@ -1,10 +1,8 @@
 import json
 
 import pytest
-from starlette.responses import Response
-from starlette.types import Message
 
-from sessions.core.replies import json_reply_of, passed_on, pieces_reply_of, reply_of
+from sessions.core.replies import json_reply_of, passed_on, reply_of
 from sessions.engine.engine import EngineReply
 
 
@@ -13,20 +11,6 @@ def engine_reply(
 ) -> EngineReply:
     headers = [(b"content-type", kind)] if kind else []
     return EngineReply(status=status, headers=[*headers, *more], body=body)
-
-
-async def sent_by(response: Response) -> list[Message]:
-    sent: list[Message] = []
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    async def receive() -> Message:
-        return {"type": "http.disconnect"}
-
-    scope = {"type": "http", "method": "GET", "asgi": {"spec_version": "2.4"}}
-    await response(scope, receive, send)
-    return sent
 
 
 def test_headers_are_sent_in_order_and_repeated():
@@ -86,12 +70,3 @@ def test_a_reply_that_is_no_error_is_not_wrapped():
 
 def test_a_missing_content_type_stays_missing():
     assert "content-type" not in passed_on(engine_reply(b"x", 200, b"")).headers
-
-
-async def test_a_long_body_is_sent_in_small_pieces_of_a_known_length():
-    text = bytes(range(256)) * 1000
-    response = pieces_reply_of([memoryview(text), memoryview(b"end")])
-    head, *bodies = await sent_by(response)
-    assert dict(head["headers"])[b"content-length"] == str(len(text) + 3).encode()
-    assert b"".join(body["body"] for body in bodies) == text + b"end"
-    assert max(len(body["body"]) for body in bodies) <= 65536

@@ -11,7 +11,7 @@ from sessions.replay.splice import SplicedText
 
 def checkpoint() -> Checkpoint:
     text = SplicedText(parts=())
-    record = Record(head=b"", response=text, raw_response=text, tail=b"")
+    record = Record(facts={}, request=b"", response=text, raw_response=text, status=200)
     return Checkpoint(
         token_ids=array("I"), message_end=1, record=record, tools=None, template_kwargs={}
     )

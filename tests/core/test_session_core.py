@@ -48,7 +48,7 @@ async def test_reading_takes_nothing_away_and_states_its_length(open_desk: OpenD
     async with open_desk() as desk:
         session = desk.open()
         await desk.chat(session, "hi")
-        first, second = [await desk.core.read(session) for _ in range(2)]
+        first, second = [await desk.core.read(session, desk.request(b"")) for _ in range(2)]
         text = await body_of(first)
         assert int(first.headers["content-length"]) == len(text)
         assert await body_of(second) == text
@@ -238,7 +238,7 @@ async def test_an_unknown_session_is_a_404_everywhere(operation: str, open_desk:
             return refused
 
         work = {
-            "read": lambda: core.read("x"),
+            "read": lambda: core.read("x", request),
             "delete": delete,
             "chat": lambda: core.chat("x", request),
             "proxy": lambda: core.proxy("x", b"/health", request),
@@ -267,7 +267,7 @@ async def test_a_deleted_session_is_gone_everywhere_and_its_memory_free(open_des
             with pytest.raises(GoneSessionError):
                 work(session)
         with pytest.raises(GoneSessionError):
-            await desk.core.read(session)
+            await desk.core.read(session, desk.request(b""))
 
 
 async def test_deleting_waits_for_nothing(open_desk: OpenDesk):

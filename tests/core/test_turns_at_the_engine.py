@@ -94,7 +94,7 @@ async def test_numbers_that_are_not_finite_are_null_for_the_client_and_raw_in_th
         shown = (await desk.read(session))["records"][0]["response"]
         assert shown["created"] is None
         assert shown["choices"][0]["meta_info"]["routed_experts"] == BLOB
-        kept = (await desk.read(session, raw=True))["records"][0]["response"]
+        kept = (await desk.read(session, b"raw=1"))["records"][0]["response"]
         assert kept["created"] == float("inf")
         assert kept["choices"][0]["meta_info"]["routed_experts"] == BLOB
         # The session goes on.

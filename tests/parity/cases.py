@@ -76,6 +76,36 @@ def tool_calls(script: Transcript) -> None:
     script.ask("GET", f"/sessions/{session_id}")
 
 
+def reads_in_parts(script: Transcript) -> None:
+    session_id = script.create()
+    messages = [user("one")]
+    for text in ("first", "second", "third"):
+        say(script, session_id, messages, text)
+        messages.append(user("more"))
+    for query in (
+        "turns=1",
+        "turns=-1&replay=0",
+        "turns=1-",
+        "turns=9",
+        "fields=metadata",
+        "raw=1",
+    ):
+        script.ask("GET", f"/sessions/{session_id}?{query}")
+    for query in ("turns=x", "fields=", "fields=nothing", "replay=2", "raw=yes", "raw=1&raw=1"):
+        script.ask("GET", f"/sessions/{session_id}?{query}")
+    # Of these members the text has one length on every server.
+    target = f"/sessions/{session_id}?fields=method,path,status_code"
+    etag = script.ask("GET", target).header("etag") or ""
+    script.ask("HEAD", target, headers=(("range", "bytes=1-2"),))
+    for text in ("0-9", "5-", "-7", "2-1", "1-2,4-5", "100000-", "-0", "x"):
+        script.ask("GET", target, headers=(("range", f"bytes={text}"),))
+    part = ("range", "bytes=3-8")
+    for condition in (("if-range", etag), ("if-range", '"x"'), ("if-none-match", etag)):
+        script.ask("GET", target, headers=(part, condition))
+    script.ask("GET", target, headers=(("if-match", '"x"'),))
+    script.ask("GET", target, headers=(("if-match", etag),))
+
+
 def streams(script: Transcript) -> None:
     session_id = script.create()
     body = chat([user("hi")], stream=True, sim={"content": "ünï\u2028c", "reasoning": "r"})
@@ -224,6 +254,7 @@ def large_bodies(script: Transcript) -> None:
 CASES: Final[tuple[Case, ...]] = (
     life_of_a_session,
     tool_calls,
+    reads_in_parts,
     streams,
     stream_errors,
     roll_back_and_refusals,

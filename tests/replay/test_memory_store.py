@@ -1,9 +1,9 @@
+from sessions.replay.blobs import ReplayBlob
 from sessions.replay.memory_store import MemoryReplayStore
-from sessions.replay.store import ReplayBlob
 
 
 def read(blob: ReplayBlob) -> bytes:
-    return b"".join(blob.pieces())
+    return blob.read(0, blob.size_bytes)
 
 
 def test_a_blob_is_read_back_bit_for_bit():
@@ -23,9 +23,11 @@ def test_a_stored_view_is_copied():
     assert read(blob) == b"abc"
 
 
-def test_an_empty_blob_has_no_pieces():
-    blob = MemoryReplayStore().put("s", b"")
-    assert list(blob.pieces()) == []
+def test_a_blob_is_read_in_ranges_and_shows_its_ends():
+    text = bytes(range(256)) * 2
+    blob = MemoryReplayStore().put("s", text)
+    assert blob.read_nowait(3, 7) == blob.read(3, 7) == text[3:7]
+    assert (blob.head, blob.tail) == (text[:256], text[-4:])
 
 
 def test_a_discarded_blob_is_not_counted_and_still_read_by_its_holder():

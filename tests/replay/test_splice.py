@@ -3,9 +3,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessions.replay.blobs import ReplayBlob
 from sessions.replay.memory_store import MemoryBlob
-from sessions.replay.splice import MIN_BLOB_BYTES, SplicedText, cut_blobs, find_blobs
-from sessions.replay.store import ReplayBlob
+from sessions.replay.splice import MIN_BLOB_BYTES, SplicedText, cut_blobs, find_blobs, size_of
 
 BLOB = "QUJD" * 100
 OTHER = BLOB + "EEEE"
@@ -22,7 +22,9 @@ def cut(text: bytes, blobs: list[str]) -> tuple[SplicedText, int]:
 
 
 def joined(text: SplicedText) -> bytes:
-    return b"".join(text.pieces())
+    return b"".join(
+        part if isinstance(part, bytes) else part.read(0, part.size_bytes) for part in text.parts
+    )
 
 
 def test_a_blob_is_cut_out_and_put_back():
@@ -79,3 +81,7 @@ def test_what_is_cut_out_comes_back_whatever_the_text(parts: list[str]):
     spliced, _ = cut(text, parts)
     assert joined(spliced) == text
     assert len(spliced.blobs) == sum(part in (BLOB, OTHER) for part in parts)
+    nulls = [None if part in (BLOB, OTHER) else part for part in parts]
+    without = list(spliced.with_nulls())
+    assert b"".join(without) == json.dumps(nulls).encode()
+    assert sum(map(size_of, without)) == len(b"".join(without))

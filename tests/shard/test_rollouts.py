@@ -300,6 +300,56 @@ async def test_routed_experts_are_recorded_bit_for_bit_and_never_sent(
             assert record["response"]["sglext"]["routed_experts"] == blob
 
 
+async def test_records_are_read_in_ranges_whose_sum_is_the_whole(prompts: PromptBuilder):
+    async with open_rollouts(prompts, "sim:?layers=48&topk=8", routing_replay="1") as client:
+        session = (await create(client))["session_id"]
+        first = await chat(client, session, "hi")
+        await chat(client, session, "hi", message_of(first), "go on")
+        whole = await client.get(f"/sessions/{session}")
+        size = len(whole.content)
+        assert whole.headers["content-length"] == str(size)
+        got = b""
+        for start in range(0, size, 10_007):
+            asked = {"range": f"bytes={start}-{start + 10_006}", "if-range": whole.headers["etag"]}
+            part = await client.get(f"/sessions/{session}", headers=asked)
+            assert part.status_code == 206
+            got += part.content
+        assert got == whole.content
+        behind = await client.get(f"/sessions/{session}", headers={"range": f"bytes={size}-"})
+        assert error_of(behind, 416)["code"] == "range_not_satisfiable"
+        assert behind.headers["content-range"] == f"bytes */{size}"
+
+
+async def test_head_of_a_session_has_the_headers_of_get(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    await chat(client, session, "hi")
+    got = await client.get(f"/sessions/{session}")
+    head = await client.head(f"/sessions/{session}", headers={"range": "bytes=0-1"})
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers.multi_items() == got.headers.multi_items()
+
+
+async def test_a_tag_changes_with_the_session(client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    tags = []
+    for _ in range(2):
+        await chat(client, session, "hi")  # again: the last turn is replaced
+        answers = [await client.get(f"/sessions/{session}") for _ in range(2)]
+        assert answers[0].headers["etag"] == answers[1].headers["etag"]
+        tags.append(answers[0].headers["etag"])
+    assert tags[0] != tags[1]
+    old = await client.get(f"/sessions/{session}", headers={"if-none-match": tags[0]})
+    new = await client.get(f"/sessions/{session}", headers={"if-none-match": tags[1]})
+    assert (old.status_code, new.status_code, new.content) == (200, 304, b"")
+
+
+@pytest.mark.parametrize("query", ["turns=x", "fields=y", "raw=2", "replay=x"])
+async def test_a_malformed_choice_of_records_is_named(query: str, client: httpx.AsyncClient):
+    session = (await create(client))["session_id"]
+    refused = await client.get(f"/sessions/{session}?{query}")
+    assert error_of(refused, 400)["param"] == query.partition("=")[0]
+
+
 async def test_eight_sessions_take_three_turns_at_once(client: httpx.AsyncClient):
     async def rollout() -> int:
         session = (await create(client))["session_id"]

@@ -89,9 +89,10 @@ class Desk:
         body = json.dumps({"messages": [user(m) for m in messages], **fields}).encode()
         return await self.core.chat(session_id, self.request(body))
 
-    async def read(self, session_id: str, *, raw: bool = False) -> dict[str, Any]:
+    async def read(self, session_id: str, query: bytes = b"") -> dict[str, Any]:
         """The session as a GET shows it."""
-        found: dict[str, Any] = json.loads(await body_of(await self.core.read(session_id, raw=raw)))
+        reply = await self.core.read(session_id, self.request(b"", query=query))
+        found: dict[str, Any] = json.loads(await body_of(reply))
         return found
 
     async def contents(self, session_id: str) -> list[str]:

@@ -4,8 +4,8 @@ A `Transcript` sends raw requests and notes each reply: version, status, reason,
 order, the body. Session ids and what is derived from them get names in the order in which they
 were seen; dates, times and the engine's own ids become `*`. All else must be equal byte for byte.
 
-Exceptions, by name: the value of `date`; the JSON keys in `VOLATILE`; `content-length` of a body
-that holds one of `RAGGED`, whose text has no fixed length.
+Exceptions, by name: the values of `date` and `etag`; the JSON keys in `VOLATILE`; `content-length`
+of a body that holds one of `RAGGED`, whose text has no fixed length.
 
 Spec: docs/architecture.md#tests
 """
@@ -117,6 +117,7 @@ class Transcript:
         version, status, reason, headers, body = reply.comparable()
         if ragged or _RAGGED.search(body):
             headers = [(n, "*" if n.lower() == "content-length" else v) for n, v in headers]
+        headers = [(n, "*" if n.lower() == "etag" else v) for n, v in headers]
         self.lines.append((version, status, reason, headers, self._plain(body), reply.framing))
 
     def _plain(self, body: bytes) -> bytes:
