@@ -138,9 +138,7 @@ async def test_a_refusal_leaves_nothing_pinned(header: tuple[bytes, bytes], erro
 def test_another_reply_has_another_tag():
     queries = [b"", b"raw=1", b"replay=0", b"fields=records", b"fields=path", b"fields=method"]
     wanted = [parse_record_query(query) for query in queries]
-    tags = [
-        etag_of("s", RECORDS, b"{}" if query.has_metadata else None, query) for query in wanted
-    ]
+    tags = [etag_of("s", RECORDS, b"{}" if query.has_metadata else None, query) for query in wanted]
     everything = RecordQuery()
     tags += [
         etag_of("t", RECORDS, b"{}", everything),
