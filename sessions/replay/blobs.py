@@ -15,7 +15,28 @@ from collections.abc import Iterable
 from typing import Protocol
 
 
-class ReplayBlob(Protocol):
+class Readable(Protocol):
+    """Bytes of a known length that are somewhere, read range by range."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many."""
+        ...
+
+    def read_nowait(self, start: int, stop: int) -> bytes | memoryview | None:
+        """Bytes [start, stop) if no disk is waited for, else None. For the loop."""
+        ...
+
+    def read(self, start: int, stop: int) -> bytes | memoryview:
+        """The same, waiting for the disk. For threads.
+
+        Raises:
+            ReplayStoreError: The disk failed.
+        """
+        ...
+
+
+class ReplayBlob(Readable, Protocol):
     """One stored blob; compared and hashed by identity.
 
     It stays readable until it is discarded, and after that for as long as it is pinned.

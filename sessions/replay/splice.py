@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from sessions.replay.blobs import ReplayBlob
+from sessions.replay.blobs import Readable, ReplayBlob
 
 # Shorter blobs stay in the text: a handle of its own would cost more than it saves (a guess).
 MIN_BLOB_BYTES: Final = 256
@@ -23,7 +23,7 @@ MIN_BLOB_BYTES: Final = 256
 _PROBE_BYTES: Final = 64
 
 Span: TypeAlias = tuple[int, int]
-Part: TypeAlias = bytes | memoryview | ReplayBlob
+Part: TypeAlias = bytes | memoryview | Readable
 
 
 def size_of(part: Part) -> int:

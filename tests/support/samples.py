@@ -15,10 +15,11 @@ import numpy as np
 import safetensors.numpy
 
 from sessions.core.samples.assembly import Sample, TurnSample
-from sessions.core.samples.layout import render_header
+from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import META, tensors_of
 from sessions.core.turn_facts import facts_of
 from sessions.replay.blobs import ReplayBlob
+from sessions.replay.splice import Part
 from sessions.replay.taken import InlineBlob
 
 
@@ -95,10 +96,21 @@ def decode(ids: Sequence[int]) -> str:
     return "".join(f"<{token}>" for token in ids)
 
 
+def whole_of(parts: Iterable[Part]) -> bytes:
+    """Bytes of parts, read in pieces of an odd size."""
+    whole = bytearray()
+    for part in parts:
+        if isinstance(part, bytes | memoryview):
+            whole += part
+            continue
+        for start in range(0, part.size_bytes, 4099):
+            whole += part.read(start, min(start + 4099, part.size_bytes))
+    return bytes(whole)
+
+
 def arrays_of(sample: Sample) -> dict[str, np.ndarray]:
     """What the tensors of a sample hold, read back by the safetensors library."""
-    tensors = tensors_of(sample, {})
-    blob = render_header(tensors) + b"".join(bytes(p) for t in tensors for p in t.pieces())
+    blob = whole_of(parts_of(tensors_of(sample, {})))
     return {
         name.removesuffix(".0"): array
         for name, array in safetensors.numpy.load(blob).items()

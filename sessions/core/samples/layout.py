@@ -1,4 +1,4 @@
-"""A safetensors blob as a header and a row of tensors, the header known before any tensor is made.
+"""A safetensors blob as a header and a row of tensors, the header known before any row is read.
 
 The format: eight bytes with the length of the header, the header (a JSON object: name to type,
 shape, and the range of its bytes after the header), the tensors without gaps. Header and tensors
@@ -12,13 +12,12 @@ Spec: docs/samples.md#reply
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from sessions.core.json_text import JsonObject, render_json
-
-Piece: TypeAlias = bytes | memoryview
+from sessions.replay.splice import Part
 
 TYPE_BYTES: Final = {"I64": 8, "F64": 8, "I32": 4, "U8": 1}
 _LENGTH_BYTES: Final = 8  # also what the header is padded to
@@ -32,23 +31,32 @@ class Tensor:
         name: Its name; no two of a blob are equal.
         type: One of `TYPE_BYTES`.
         dimensions: Its shape.
-        pieces: Makes its bytes, little-endian and in C order; may block, for threads.
+        parts: Its bytes, little-endian and in C order; some of them may have to be read.
     """
 
     name: str
     type: str
     dimensions: tuple[int, ...]
-    pieces: Callable[[], Iterator[Piece]]
+    parts: tuple[Part, ...]
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes `pieces` gives in all."""
+        """How many bytes the parts are in all."""
         return math.prod(self.dimensions) * TYPE_BYTES[self.type]
 
 
 def in_order(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Tensors in the order in which all of them are aligned: the widest types first."""
     return sorted(tensors, key=lambda tensor: -TYPE_BYTES[tensor.type])
+
+
+def parts_of(tensors: Sequence[Tensor]) -> list[Part]:
+    """The whole blob.
+
+    Args:
+        tensors: In the order in which they follow.
+    """
+    return [render_header(tensors), *(part for tensor in tensors for part in tensor.parts)]
 
 
 def render_header(tensors: Sequence[Tensor]) -> bytes:

@@ -1,8 +1,8 @@
-"""Replay rows as int32, decoded piece by piece from base64 text.
+"""Replay rows as int32, read as if they were stored decoded.
 
-A piece is what one read of the store gives at most. Each is found from the range of decoded bytes
-that it covers: three of them stand in four characters, so a piece that begins within a group reads
-that group whole and drops what is before. Numbers of one or two bytes are widened.
+What a sample sends is never made as a whole: any range of the int32 bytes is found in the base64
+text, read and decoded. Three bytes stand in four characters, so a range that begins within a group
+reads that group whole and drops what is before. Numbers of one or two bytes are widened.
 
 Must not know turns or samples.
 
@@ -11,63 +11,70 @@ Spec: docs/samples.md#replay-rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import pybase64
 
-from sessions.core.samples.layout import Piece
 from sessions.core.samples.replay_tensor import RowPatch
-from sessions.replay.blobs import ReplayBlob
 from sessions.replay.shape import NUMBER_BYTES, RAW_TYPE
 
-# Decoded bytes of a piece of int32: whole numbers, and with a group more at either end still no
-# more than 1 MiB of text.
-PIECE_BYTES: Final = 12 * 65535
 _INT32_BYTES: Final = 4
 
 
-def rows_of(patch: RowPatch) -> Iterator[Piece]:
-    """Decode the rows of one patch.
+class DecodedRows:
+    """The rows of one patch, little-endian int32; reads like a `ReplayBlob`, half a MiB at most.
 
-    Reads, waiting for the disk, and decodes: for threads.
-
-    Args:
-        patch: Pinned, or never discarded.
-
-    Yields:
-        Little-endian int32, in pieces of about `PIECE_BYTES`.
-
-    Raises:
-        ReplayStoreError: The disk failed.
-        ValueError: The text is no base64.
+    Its patch's source must stay pinned while it is read.
     """
-    # Widened, a piece is no larger than others.
-    number = NUMBER_BYTES[patch.number_type]
-    step = PIECE_BYTES // _INT32_BYTES * number
-    for start in range(patch.start, patch.stop, step):
-        piece = decoded(patch.source, start, min(start + step, patch.stop))
-        yield piece if patch.number_type == RAW_TYPE else _widened(piece, patch.number_type)
 
+    __slots__ = ("_number_bytes", "_patch")
 
-def decoded(source: ReplayBlob, start: int, stop: int) -> Piece:
-    """The decoded bytes [start, stop) of a base64 text.
+    def __init__(self, patch: RowPatch) -> None:
+        self._patch = patch
+        self._number_bytes = NUMBER_BYTES[patch.number_type]
 
-    Raises:
-        ReplayStoreError: The disk failed.
-        ValueError: The text is no base64 there, or ends before.
-    """
-    first = start // 3
-    text = source.read(first * 4, min(source.size_bytes, (stop + 2) // 3 * 4))
-    whole = pybase64.b64decode(text, validate=True)
-    skipped = start - first * 3
-    wanted = stop - start
-    if len(whole) - skipped < wanted:
-        raise ValueError("the replay data ends before its last row")
-    return memoryview(whole)[skipped : skipped + wanted]
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all rows."""
+        return (self._patch.stop - self._patch.start) // self._number_bytes * _INT32_BYTES
 
+    def read_nowait(self, start: int, stop: int) -> memoryview | None:
+        """Bytes [start, stop) if no disk is waited for, else None.
 
-def _widened(piece: Piece, number_type: str) -> Piece:
-    import numpy as np  # noqa: PLC0415 - most shards never need it
+        Raises:
+            ValueError: The text is no base64.
+        """
+        text = self._patch.source.read_nowait(*self._range_of(start, stop))
+        return None if text is None else self._decoded(text, start, stop)
 
-    return np.frombuffer(piece, number_type).astype("<i4").data.cast("B")
+    def read(self, start: int, stop: int) -> memoryview:
+        """The same, waiting for the disk. For threads.
+
+        Raises:
+            ReplayStoreError: The disk failed.
+            ValueError: The text is no base64.
+        """
+        text = self._patch.source.read(*self._range_of(start, stop))
+        return self._decoded(text, start, stop)
+
+    def _encoded_range_of(self, start: int, stop: int) -> tuple[int, int]:
+        """The encoded bytes of the numbers of which a range of int32 bytes is part."""
+        first = start // _INT32_BYTES * self._number_bytes
+        last = -(-stop // _INT32_BYTES) * self._number_bytes
+        return self._patch.start + first, self._patch.start + last
+
+    def _range_of(self, start: int, stop: int) -> tuple[int, int]:
+        """The characters of those."""
+        first, last = self._encoded_range_of(start, stop)
+        return first // 3 * 4, min(self._patch.source.size_bytes, -(-last // 3) * 4)
+
+    def _decoded(self, text: bytes | memoryview, start: int, stop: int) -> memoryview:
+        first, last = self._encoded_range_of(start, stop)
+        whole = memoryview(pybase64.b64decode(text, validate=True))
+        numbers = whole[first % 3 : first % 3 + last - first]
+        if self._patch.number_type != RAW_TYPE:
+            import numpy as np  # noqa: PLC0415 - whoever made the sample has it
+
+            numbers = np.frombuffer(numbers, self._patch.number_type).astype("<i4").data.cast("B")
+        skipped = start % _INT32_BYTES
+        return numbers[skipped : skipped + stop - start]

@@ -9,33 +9,26 @@ Spec: docs/samples.md#reply
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sessions.core.json_text import JsonObject, render_json
 from sessions.core.samples.assembly import EmptyReason, Sample
-from sessions.core.samples.layout import Piece, Tensor, in_order
-from sessions.core.samples.replay_rows import rows_of
-from sessions.core.samples.replay_tensor import ReplayTensor
+from sessions.core.samples.layout import Tensor, in_order
+from sessions.core.samples.replay_rows import DecodedRows
 from sessions.replay.scanner import REPLAY_FIELDS
-
-if TYPE_CHECKING:
-    import numpy as np
 
 META: Final = "_samples_meta"
 
 
 def tensors_of(made: Sample | EmptyReason, session_metadata: JsonObject) -> list[Tensor]:
-    """Lay a reply out.
+    """Lay a reply out. All but replay rows is made: for threads.
 
     Args:
         made: The sample, or why there is none.
         session_metadata: The session's metadata.
 
     Returns:
-        The tensors in the order of the blob; none of their bytes are made yet.
+        The tensors in the order of the blob.
     """
     samples = [made] if isinstance(made, Sample) else []
     tensors = [t for index, sample in enumerate(samples) for t in _tensors_of_sample(sample, index)]
@@ -45,7 +38,7 @@ def tensors_of(made: Sample | EmptyReason, session_metadata: JsonObject) -> list
         "empty_reason": made.value if isinstance(made, EmptyReason) else None,
     }
     text = render_json(document)
-    meta = Tensor(name=META, type="U8", dimensions=(len(text),), pieces=lambda: iter([text]))
+    meta = Tensor(name=META, type="U8", dimensions=(len(text),), parts=(text,))
     return in_order([*tensors, meta])
 
 
@@ -71,50 +64,45 @@ def _tensors_of_sample(sample: Sample, index: int) -> list[Tensor]:
             name=f"tokens.{index}",
             type="I64",
             dimensions=(sample.token_count,),
-            pieces=partial(_tokens, sample),
+            parts=(_tokens(sample),),
         ),
         Tensor(
-            name=f"loss_mask.{index}",
-            type="U8",
-            dimensions=response,
-            pieces=partial(_loss_mask, sample),
+            name=f"loss_mask.{index}", type="U8", dimensions=response, parts=(_loss_mask(sample),)
         ),
         Tensor(
             name=f"rollout_log_probs.{index}",
             type="F64",
             dimensions=response,
-            pieces=partial(_log_probs, sample),
+            parts=(_log_probs(sample),),
         ),
         *(
             Tensor(
                 name=f"rollout_{field}.{index}",
                 type="I32",
                 dimensions=tensor.dimensions,
-                pieces=partial(_rows, tensor),
+                parts=tuple(DecodedRows(patch) for patch in tensor.patches),
             )
             for field, tensor in sample.replay.items()
         ),
     ]
 
 
-def _tokens(sample: Sample) -> Iterator[Piece]:
+def _tokens(sample: Sample) -> bytes:
     import numpy as np  # noqa: PLC0415 - a shard that makes no samples does without it
 
     ids = np.frombuffer(sample.token_ids, sample.token_ids.typecode, sample.token_count)
-    yield _bytes_of(ids.astype("<i8"))
+    return ids.astype("<i8").tobytes()
 
 
-def _loss_mask(sample: Sample) -> Iterator[Piece]:
-    import numpy as np  # noqa: PLC0415 - as above
-
+def _loss_mask(sample: Sample) -> bytes:
     start = sample.response_start
-    mask = np.zeros(sample.token_count - start, "u1")
+    mask = bytearray(sample.token_count - start)
     for span in sample.spans:
-        mask[span.start - start : span.stop - start] = 1
-    yield _bytes_of(mask)
+        mask[span.start - start : span.stop - start] = b"\x01" * (span.stop - span.start)
+    return bytes(mask)
 
 
-def _log_probs(sample: Sample) -> Iterator[Piece]:
+def _log_probs(sample: Sample) -> bytes:
     import numpy as np  # noqa: PLC0415 - as above
 
     start = sample.response_start
@@ -122,12 +110,4 @@ def _log_probs(sample: Sample) -> Iterator[Piece]:
     for span in sample.spans:
         size = span.stop - span.start
         found[span.start - start : span.stop - start] = np.frombuffer(span.log_probs)[:size]
-    yield _bytes_of(found)
-
-
-def _rows(tensor: ReplayTensor) -> Iterator[Piece]:
-    return chain.from_iterable(map(rows_of, tensor.patches))
-
-
-def _bytes_of(values: np.ndarray) -> Piece:
-    return values.data.cast("B") if values.size else b""
+    return found.tobytes()

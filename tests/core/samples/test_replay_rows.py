@@ -1,4 +1,6 @@
-"""Rows come out as they went in, whatever part of a text is asked for."""
+"""Rows come out as they went in, whatever part of them is asked for."""
+
+from __future__ import annotations
 
 import base64
 
@@ -7,70 +9,84 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.core.samples import replay_rows
-from sessions.core.samples.replay_rows import PIECE_BYTES, decoded, rows_of
+from sessions.core.samples.replay_rows import DecodedRows
 from sessions.core.samples.replay_tensor import RowPatch
 from sessions.replay.shape import NUMBER_BYTES, describe
-from sessions.replay.taken import READ_BYTES, InlineBlob
-from tests.support.samples import blob_of, npy_of, rows_for
+from sessions.replay.taken import InlineBlob
+from tests.support.samples import npy_of, rows_for
 
 
 class WatchedBlob(InlineBlob):
-    """Notes what is read of it."""
+    """Notes what is read of it; on a disk if told so."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, *, is_on_disk: bool = False) -> None:
         super().__init__(text)
+        self.is_on_disk = is_on_disk
         self.reads: list[tuple[int, int]] = []
+
+    def read_nowait(self, start: int, stop: int) -> bytes | None:  # type: ignore[override]
+        return None if self.is_on_disk else self.read(start, stop)
 
     def read(self, start: int, stop: int) -> bytes:
         assert 0 <= start <= stop <= self.size_bytes
-        assert stop - start <= READ_BYTES
         self.reads.append((start, stop))
         return super().read(start, stop)
 
 
-def joined(patch: RowPatch) -> bytes:
-    return b"".join(bytes(piece) for piece in rows_of(patch))
+@given(
+    kind=st.sampled_from(sorted(NUMBER_BYTES)),
+    is_npy=st.booleans(),
+    data=st.data(),
+)
+@settings(derandomize=True, deadline=None, max_examples=300)
+def test_any_range_of_any_patch_is_decoded(kind: str, data: st.DataObject, *, is_npy: bool):
+    kind = kind if is_npy else "<i4"
+    rows, width = data.draw(st.integers(0, 9)), data.draw(st.integers(1, 7))
+    numbers = (np.arange(rows * width) % 251 * (1 if kind == "|u1" else 257)).astype(kind)
+    encoded = npy_of(numbers.reshape(rows, width)) if is_npy else numbers.tobytes()
+    text = base64.b64encode(encoded)
+    header_bytes = describe(text[:256], text[-4:], len(text)).header_bytes
+    first = data.draw(st.integers(0, rows))
+    last = data.draw(st.integers(first, rows))
+    size = NUMBER_BYTES[kind] * width
+    patch = RowPatch(
+        source=InlineBlob(text),
+        start=header_bytes + first * size,
+        stop=header_bytes + last * size,
+        number_type=kind,
+    )
+    decoded = DecodedRows(patch)
+    wanted = numbers[first * width : last * width].astype("<i4").tobytes()
+    assert decoded.size_bytes == len(wanted)
+    start = data.draw(st.integers(0, len(wanted)))
+    stop = data.draw(st.integers(start, len(wanted)))
+    assert bytes(decoded.read(start, stop)) == wanted[start:stop]
+    found = decoded.read_nowait(start, stop)
+    assert found is not None
+    assert bytes(found) == wanted[start:stop]
 
 
-@given(st.binary(max_size=40), st.data())
-@settings(derandomize=True, deadline=None)
-def test_any_range_is_decoded(data: bytes, draw: st.DataObject):
-    start = draw.draw(st.integers(0, len(data)))
-    stop = draw.draw(st.integers(start, len(data)))
-    assert bytes(decoded(blob_of(data), start, stop)) == data[start:stop]
+def patch_of(blob: InlineBlob, stop: int) -> RowPatch:
+    return RowPatch(source=blob, start=0, stop=stop, number_type="<i4")
 
 
-@pytest.mark.parametrize("kind", sorted(NUMBER_BYTES))
-@pytest.mark.parametrize("piece_bytes", [12, 24, 120, PIECE_BYTES])
-def test_rows_of_every_type_become_int32(
-    kind: str, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(replay_rows, "PIECE_BYTES", piece_bytes)
-    numbers = (np.arange(7 * 3 * 5) % 251 * (1 if kind == "|u1" else 257)).astype(kind)
-    data = npy_of(numbers.reshape(7, 3, 5))
-    text = base64.b64encode(data)
-    shape = describe(text[:256], text[-4:], len(text))
-    size = NUMBER_BYTES[kind] * 15
-    for first, last in [(0, 7), (0, 0), (2, 5), (6, 7)]:
-        start = shape.header_bytes + first * size
-        stop = shape.header_bytes + last * size
-        patch = RowPatch(source=InlineBlob(text), start=start, stop=stop, number_type=kind)
-        found = np.frombuffer(joined(patch), "<i4")
-        assert found.tolist() == numbers[first * 15 : last * 15].tolist()
-
-
-def test_a_long_text_is_read_in_pieces_and_no_further_than_wanted():
-    rows = rows_for(5000, 25, 10)
+def test_no_more_is_read_than_a_range_needs():
+    rows = rows_for(900, 25, 10)
     blob = WatchedBlob(base64.b64encode(rows.tobytes()))
-    stop = 4000 * 1000
-    patch = RowPatch(source=blob, start=0, stop=stop, number_type="<i4")
-    assert joined(patch) == rows[:4000].tobytes()
-    assert len(blob.reads) == -(-stop // PIECE_BYTES)
-    assert blob.reads[-1][1] == -(-stop // 3) * 4
+    decoded = DecodedRows(patch_of(blob, 800 * 1000))
+    decoded.read(131072, 262144)
+    decoded.read(799_000, 800_000)
+    assert blob.reads == [(174760, 349528), (1065332, 1066668)]
 
 
-@pytest.mark.parametrize("text", [b"AAAA!AAA", b"AAAA", b"AAAAAA=="])
-def test_a_text_that_is_no_base64_or_too_short_is_an_error(text: bytes):
+def test_rows_on_a_disk_are_left_to_a_thread():
+    blob = WatchedBlob(base64.b64encode(bytes(range(12))), is_on_disk=True)
+    decoded = DecodedRows(patch_of(blob, 12))
+    assert decoded.read_nowait(0, 12) is None
+    assert bytes(decoded.read(4, 8)) == bytes(range(4, 8))
+
+
+def test_a_text_that_is_no_base64_is_an_error():
+    decoded = DecodedRows(patch_of(InlineBlob(b"AAAA!AAA"), 6))
     with pytest.raises(ValueError, match=r"."):
-        joined(RowPatch(source=InlineBlob(text), start=0, stop=8, number_type="<i4"))
+        decoded.read(0, 6)

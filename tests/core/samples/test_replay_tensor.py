@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sessions.core.samples.replay_rows import rows_of
+from sessions.core.samples.replay_rows import DecodedRows
 from sessions.core.samples.replay_tensor import ReplayTensor, check_replay, replay_tensor_of
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import ReplayGapError, ReplayMismatchError
 from sessions.replay.taken import InlineBlob
-from tests.support.samples import blob_of, npy_of, rows_for, turn_of
+from tests.support.samples import blob_of, npy_of, rows_for, turn_of, whole_of
 
 ROUTED = "routed_experts"
 INDEXER = "indexer_topk"
@@ -29,7 +29,7 @@ def patch(first: int, last: int, *, topk: int = 2) -> InlineBlob:
 
 def array_of(tensor: ReplayTensor | None) -> np.ndarray:
     assert tensor is not None
-    data = b"".join(bytes(p) for part in tensor.patches for p in rows_of(part))
+    data = whole_of(map(DecodedRows, tensor.patches))
     return np.frombuffer(data, "<i4").reshape(tensor.dimensions)
 
 

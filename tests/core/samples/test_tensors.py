@@ -9,15 +9,13 @@ import numpy as np
 import safetensors.numpy
 
 from sessions.core.samples.assembly import EmptyReason, Sample, SampleRules, assemble
-from sessions.core.samples.layout import render_header
+from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import tensors_of
-from tests.support.samples import blob_of, decode, rows_for, turn_of
+from tests.support.samples import blob_of, decode, rows_for, turn_of, whole_of
 
 
 def read(made: Sample | EmptyReason, metadata: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    tensors = tensors_of(made, metadata)
-    blob = render_header(tensors) + b"".join(bytes(p) for t in tensors for p in t.pieces())
-    found = safetensors.numpy.load(blob)
+    found = safetensors.numpy.load(whole_of(parts_of(tensors_of(made, metadata))))
     meta = found.pop("_samples_meta")
     assert meta.dtype == np.uint8
     assert meta.ndim == 1
