@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.figures import spread_of
-from benchmarks.outcome import ENGINE, Outcome, Pair, Phase, percentile
+from benchmarks.figures import ROUTER, spread_of
+from benchmarks.outcome import ARBITER, DRIVER, ENGINE, SHARD, Outcome, Pair, Phase, percentile
 from benchmarks.report import spread_text, table_text, verdict_table
 from benchmarks.shape import MIB
 
@@ -68,7 +68,8 @@ def _cpu_table(outcome: Outcome) -> str:
     work = outcome.work
     total_s = sum(work.cpu_s.values())
     lines = [["process", "CPU s", "ms/MiB", "ms/turn", "share"]]
-    for name, cpu_s in work.cpu_s.items():
+    group_s = sum(map(work.cpu_of_s, (ARBITER, ROUTER, SHARD)))
+    for name, cpu_s in [*work.cpu_s.items(), ("the group together", group_s)]:
         lines.append(
             [
                 name,
@@ -89,7 +90,7 @@ def _large_table(outcome: Outcome) -> str:
 
 
 def _large_cells(phase: Phase) -> list[str]:
-    costs = [phase.ms_per_mib(name) for name in ("shard", "router", ENGINE, "driver")]
+    costs = [phase.ms_per_mib(name) for name in (SHARD, ROUTER, ENGINE, DRIVER)]
     return [
         f"{phase.mib / len(phase.turns):,.1f}",
         f"{phase.mib / 1024 / phase.took_s:.2f}",

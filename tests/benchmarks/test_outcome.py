@@ -169,6 +169,7 @@ def test_the_text_tells_speed_cpu_memory_lag_and_goals():
     for line in (
         "2 1.0 2.0 1.0 0.49 0.50 0.50 0",
         "shard 0 0.30 0.300 150.00 23.1%",
+        "the group together 0.70 0.700 350.00 53.8%",
         "steady 500.0 0.49 0.600 0.100 0.400 0.200",
         "highest 1,024.0 4,096.0 5,120.0 0.0",
         f"{LAG_LARGE} 100 1.0 49.0 49.0",
