@@ -110,26 +110,14 @@ def facts_of(
     meta: JsonObject = choice["meta_info"]
     usage = _object(reply.get("usage"))
     entries = meta["output_token_logprobs"]
-    row_count = max(0, prompt_count + len(entries) - 1)
-    # What was wrong before says nothing of the width of a row.
-    known = before.replay if before is not None and not before.replay_error else {}
-    sources = dict(reversed(replay))
-    rows: dict[str, ReplayRows] = {}
-    errors: list[str] = []
-    for name in REPLAY_FIELDS:
-        found, error = _rows_of(
-            sources.get(name),
-            start_row=starts.get(name, 0),
-            end_row=row_count,
-            layers=layers
-            if name == ROUTED_EXPERTS
-            else _count(meta.get(f"{name}_num_layers")) or None,
-            before=known.get(name),
-        )
-        if found is not None:
-            rows[name] = found
-        if error:
-            errors.append(f"{name}: {error}")
+    rows, errors = _replay_of(
+        meta,
+        dict(reversed(replay)),
+        starts=starts,
+        end_row=max(0, prompt_count + len(entries) - 1),
+        layers=layers,
+        before=before,
+    )
     return TurnFacts(
         prompt_count=prompt_count,
         log_probs=array("d", [_log_prob(entry[0]) for entry in entries]),
@@ -148,6 +136,37 @@ def facts_of(
         replay=rows,
         replay_error="; ".join(errors),
     )
+
+
+def _replay_of(
+    meta: JsonObject,
+    sources: Mapping[str, ReplayBlob],
+    *,
+    starts: Mapping[str, int],
+    end_row: int,
+    layers: int,
+    before: TurnFacts | None,
+) -> tuple[dict[str, ReplayRows], list[str]]:
+    """The rows of each field that is there, and what is wrong."""
+    # What was wrong before says nothing of the width of a row.
+    known = before.replay if before is not None and not before.replay_error else {}
+    rows: dict[str, ReplayRows] = {}
+    errors: list[str] = []
+    for name in REPLAY_FIELDS:
+        found, error = _rows_of(
+            sources.get(name),
+            start_row=starts.get(name, 0),
+            end_row=end_row,
+            layers=layers
+            if name == ROUTED_EXPERTS
+            else _count(meta.get(f"{name}_num_layers")) or None,
+            before=known.get(name),
+        )
+        if found is not None:
+            rows[name] = found
+        if error:
+            errors.append(f"{name}: {error}")
+    return rows, errors
 
 
 def _rows_of(

@@ -66,7 +66,7 @@ class Client:
 
 def read(piece: Piece) -> bytes:
     if isinstance(piece, BlobSlice):
-        return piece.blob.read(piece.start, piece.stop)
+        return bytes(piece.blob.read(piece.start, piece.stop))
     return bytes(piece)
 
 
