@@ -11,6 +11,7 @@ Spec: docs/architecture.md#engine
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -222,10 +223,13 @@ class ZstdDecoder:
         """
         if not self._is_begun:
             return
-        self._source.data = _ZSTD_MARK_FRAME
         found = b""
-        while piece := self.next_piece():
-            found += piece
+        with contextlib.suppress(EngineReplyUnusableError):
+            # In two parts: a whole frame at once is decoded apart if only a header is unfinished.
+            for part in (_ZSTD_MARK_FRAME[:1], _ZSTD_MARK_FRAME[1:]):
+                self._source.data = part
+                while piece := self.next_piece():
+                    found += piece
         if found != _ZSTD_MARK:
             raise _undecodable("it ends too early")
 

@@ -27,8 +27,8 @@ def reason_of(error: BaseException | None) -> str:
         return f"TLS failed, {refusal or error.reason or type(error).__name__}"
     if isinstance(error, socket.gaierror):
         return "its name is not known"
-    if isinstance(error, OSError):
-        # What the loop raises when several addresses of a name failed has no number.
-        none = "none of its addresses takes connections"
-        return os.strerror(error.errno).lower() if error.errno else none
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    if type(error) is OSError:  # what the loop raises when several addresses of a name failed
+        return "none of its addresses takes connections"
     return type(error).__name__

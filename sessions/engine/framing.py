@@ -11,6 +11,7 @@ Spec: docs/architecture.md#engine
 from __future__ import annotations
 
 import enum
+import re
 from typing import Final, Protocol
 
 from sessions.errors import EngineUnreachableError, LocalProtocolError
@@ -135,6 +136,13 @@ class _State(enum.Enum):
     DONE = enum.auto()
 
 
+# What stands before the data of a chunk, if no extension and no end of a piece is in the way.
+_USUAL: Final = {
+    _State.SIZE: re.compile(rb"([0-9a-fA-F]{1,16})\r\n"),
+    _State.DATA_END: re.compile(rb"\r\n([0-9a-fA-F]{1,16})\r\n"),
+}
+
+
 class ChunkedFraming:
     """Chunks (RFC 9112 section 7.1); extensions and trailers are measured and dropped."""
 
@@ -153,15 +161,21 @@ class ChunkedFraming:
 
     def step(self, data: memoryview, index: int) -> tuple[memoryview, int]:
         """See `Framing`."""
-        if self._state is _State.DATA:
-            run = data[index : index + self._left]
-            self._left -= len(run)
-            if not self._left:
-                self._state = _State.DATA_END
-            return run, index + len(run)
         if self._state is _State.DONE:
             raise LocalProtocolError("the body has ended already")
-        return _NOTHING, self._walk_line(data, index)
+        if self._state is not _State.DATA:
+            usual = _USUAL.get(self._state)
+            found = usual.match(data, index) if usual is not None and not self._line else None
+            if found is None:
+                return _NOTHING, self._walk_line(data, index)
+            # Nothing unusual between two chunks: a third of what the lines would cost apart.
+            index = found.end()
+            self._begin_chunk(found[1])
+        run = data[index : index + self._left]
+        self._left -= len(run)
+        if not self._left and self._state is _State.DATA:
+            self._state = _State.DATA_END
+        return run, index + len(run)
 
     def end(self) -> None:
         """See `Framing`."""
@@ -210,8 +224,11 @@ class ChunkedFraming:
         else:
             digits = text.partition(b";")[0]
             self._spare -= len(text) - len(digits)
-            self._left = int(digits, 16)
-            self._state = _State.DATA if self._left else _State.TRAILER
+            self._begin_chunk(digits)
+
+    def _begin_chunk(self, digits: bytes) -> None:
+        self._left = int(digits, 16)
+        self._state = _State.DATA if self._left else _State.TRAILER
 
 
 def _broken(reason: str) -> EngineUnreachableError:
