@@ -87,9 +87,17 @@ class Front:
             connection.hurry()
         await wait_until(lambda: not lent_count() and all(c.is_over for c in self.connections))
         # Clients get a moment to close first, so that no reset eats their last reply.
-        await wait_until(lambda: not self.connections, limit_s=DRAIN_LINGER_S)
+        await wait_until(self._is_empty, limit_s=DRAIN_LINGER_S)
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for refused in list(self._refused):
+            refused.transport.abort()
+        await wait_until(self._is_empty, limit_s=DRAIN_LINGER_S, poll_s=0)
         if self._sweep is not None:
             self._sweep.cancel()
+
+    def _is_empty(self) -> bool:
+        return not self.connections and not self._refused
 
     def refuse_begun_heads(self, error: ClientVisibleError) -> None:
         """Answer every head that has begun and cannot be waited for any more."""

@@ -61,6 +61,7 @@ class _Router:
         self._dispatch = Dispatch(group.settings.shards, is_leaving=lambda: group.board.draining)
         self._front = Front(group, self._dispatch)
         self._death: asyncio.Task[None] | None = None
+        self._strangers: set[Channel] = set()  # their shards have not said HELLO
         self._channel_listener: socket.socket
 
     async def run(self) -> None:
@@ -80,6 +81,8 @@ class _Router:
             await self._death
         self._loop.remove_reader(self._channel_listener.fileno())
         self._channel_listener.close()
+        for stranger in self._strangers:
+            stranger.close()
         for link in self._dispatch.links.values():
             self._loop.remove_reader(link.pidfd)
             os.close(link.pidfd)
@@ -110,19 +113,29 @@ class _Router:
             logger.warning("channel refused uid=%d pid=%d", uid, pid)
             sock.close()
             return
-        _Greeting(self, sock, pid)
+        self._strangers.add(_Greeting(self, sock, pid).channel)
 
     def on_hello(self, index: int, pid: int, channel: Channel) -> ShardLink:
         """A shard said who it is."""
         pidfd = os.pidfd_open(pid)
         link = ShardLink(index=index, pid=pid, pidfd=pidfd, channel=channel)
-        self._dispatch.add(link)
+        try:
+            self._dispatch.add(link)
+        except LocalProtocolError:
+            os.close(pidfd)
+            raise
+        self._strangers.discard(channel)
         self._loop.add_reader(pidfd, self._on_death, link)
         logger.info("shard connected shard=%d pid=%d", index, pid)
         if self._dispatch.is_ready:
             self._life.on_ready()
             write_ready(self._group, self._listeners)
         return link
+
+    def on_lost_stranger(self, channel: Channel) -> None:
+        """A channel ended before its HELLO."""
+        self._strangers.discard(channel)
+        channel.close()
 
     def on_message(self, link: ShardLink, message: Message) -> None:
         """A shard said something else."""
@@ -171,16 +184,18 @@ class _Greeting:
         self._router = router
         self._pid = pid
         self._link: ShardLink | None = None
-        self._channel = Channel(asyncio.get_running_loop(), sock, self._on_message, self._on_end)
+        self.channel = Channel(asyncio.get_running_loop(), sock, self._on_message, self._on_end)
 
     def _on_message(self, message: Message, descriptor: int | None) -> None:
         del descriptor  # shards send none
         if self._link is not None:
             self._router.on_message(self._link, message)
         elif message.kind == Kind.HELLO:
-            self._link = self._router.on_hello(message.slot, self._pid, self._channel)
+            self._link = self._router.on_hello(message.slot, self._pid, self.channel)
         else:
             raise LocalProtocolError(f"message of kind {message.kind} before HELLO")
 
     def _on_end(self) -> None:
-        """The pidfd tells whether the shard is dead (lending rule 20)."""
+        """Of a shard, the pidfd tells whether it is dead (lending rule 20)."""
+        if self._link is None:
+            self._router.on_lost_stranger(self.channel)

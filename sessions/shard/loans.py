@@ -86,8 +86,10 @@ class Loans:
         return sum([exchange.give_up(error) for exchange in list(self._exchanges.values())])
 
     def stop(self) -> None:
-        """Stop the sweep."""
+        """Stop the sweep and drop all copies."""
         self._sweep.stop()
+        for exchange in list(self._exchanges.values()):
+            exchange.release()
 
     # --- what the channel calls
 

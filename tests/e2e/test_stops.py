@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import pytest
@@ -40,6 +41,21 @@ def test_an_idle_group_stops_with_0(groups: Groups, topology: Topology, number: 
         group.signal("arbiter", number)
         assert group.wait_exit() == 0
     group.wait_gone()
+
+
+@TOPOLOGY
+def test_a_stop_leaves_nothing_open(groups: Groups, topology: Topology):
+    """Python's development mode tells of every transport and socket that nobody closed."""
+    group = start(groups, topology, PYTHONDEVMODE="1")
+    with contextlib.ExitStack() as clients:
+        for number in range(4):
+            client = clients.enter_context(RawConnection(group.address))
+            request = request_bytes("GET", f"/sessions/{number}/echo?id={number}")
+            assert client.ask(request).status == 200
+        group.signal("arbiter", signal.SIGTERM)
+        assert group.wait_exit() == 0
+    told = [line for line in group.log().splitlines() if "Warning" in line or "destroyed" in line]
+    assert told == []
 
 
 @TOPOLOGY

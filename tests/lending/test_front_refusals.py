@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -73,3 +74,13 @@ async def test_a_slot_that_is_free_again_is_given_to_the_next(full: FrontStage) 
     connection.transport.abort()
     await full.wait_empty()
     assert (await (await full.connect()).ask(LIVE)).status == 200
+
+
+async def test_draining_closes_on_refused_clients_that_never_do(full: FrontStage) -> None:
+    client = await full.connect()
+    assert (await client.read_reply()).status == 503
+    await wait_until_async(lambda: len(full.front._refused) == 1, "the lingering")
+    drained = asyncio.create_task(full.front.drain(lambda: 0))
+    await full.pass_last_moment()
+    await drained
+    assert not full.front._refused

@@ -252,3 +252,36 @@ async def test_the_router_leaves_no_descriptor_open(tmp_path: Path) -> None:
     shards[0].give_back(loan)
     await stage.stop()
     await wait_until_async(lambda: open_descriptors() <= before, "all descriptors to be closed")
+
+
+async def test_the_router_leaves_no_channel_open_that_came_without_a_hello(tmp_path: Path) -> None:
+    before = open_descriptors()
+    stage = RouterStage(group_of(tmp_path, shards=SHARDS))
+    await stage.shards()
+    served = open_descriptors()
+    for leaves in (True, False):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(str(stage.group.channel_path))
+        await _wait_open(served + 2)
+        if leaves:
+            sock.close()
+            await _wait_open(served)
+    await stage.stop()
+    await _wait_open(before + 1)
+    sock.close()
+
+
+async def _wait_open(count: int) -> None:
+    await wait_until_async(lambda: open_descriptors() == count, f"{count} open descriptors")
+
+
+@pytest.mark.parametrize("index", [0, SHARDS])
+async def test_the_router_leaves_nothing_open_of_a_shard_that_it_sent_away(
+    stage: RouterStage, index: int
+) -> None:
+    await stage.shards()
+    before = open_descriptors()
+    wrong = await stage.shard(index)
+    await wait_until_async(lambda: wrong.end.ends > 0, "the end of its channel")
+    wrong.end.close()
+    await wait_until_async(lambda: open_descriptors() == before, "all of it to be closed")

@@ -114,6 +114,20 @@ async def test_a_slot_can_be_lent_anew_before_the_old_adoption_is_done(
     assert len(app.calls) == 1
 
 
+async def test_a_shard_that_stops_drops_its_copies(stage: LoansStage, app: HeldApp) -> None:
+    connections = [stage.connection() for _ in range(3)]
+    before = open_descriptors()
+    for slot, connection in enumerate(connections):
+        stage.lend(GET, 1, of=connection, slot=slot)
+        await (await app.call(slot)).reply(b"ok")
+        await stage.answer(slot)
+    assert open_descriptors() == before + 3
+    stage.loans.stop()
+    await wait_until_async(lambda: open_descriptors() == before, "all copies to be closed")
+    assert stage.loans.parked_count == 0
+    assert len(stage.router.messages) == 3
+
+
 async def test_slots_do_not_mix(stage: LoansStage, app: HeldApp) -> None:
     connections = [stage.connection() for _ in range(5)]
     for slot, connection in enumerate(connections):
