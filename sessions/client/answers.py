@@ -86,14 +86,19 @@ def parse_session(answer: Answer) -> Session:
     return Session(**{name: found[name] for name in names})
 
 
-def parse_records(answer: Answer) -> Records:
+def parse_records(answer: Answer, *, is_partial: bool = False) -> Records:
     """What `GET /sessions/{id}` tells.
+
+    Args:
+        answer: The reply.
+        is_partial: Not everything was asked for: `records` and `metadata` may be missing.
 
     Raises:
         StatusError: It was refused.
         UnusableReplyError: The reply is not of that form.
     """
-    found = _object_of(answer)
+    found: dict[str, Any] = {"records": [], "metadata": {}} if is_partial else {}
+    found |= _object_of(answer)
     session_id, records, metadata = (found.get(n) for n in ("session_id", "records", "metadata"))
     if (
         not isinstance(session_id, str)

@@ -8,6 +8,7 @@ Spec: docs/sessions.md#client
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self, TypeVar
 
 import httpx
@@ -22,8 +23,10 @@ from sessions.client.calls import (
     delete_call,
     reason_of,
     records_call,
+    samples_call,
 )
 from sessions.client.health import Health
+from sessions.client.samples import Samples
 
 T = TypeVar("T")
 
@@ -62,13 +65,30 @@ class AsyncSessionClient:
         """
         return await self._carry(create_call())
 
-    async def records(self, session_id: str) -> Records:
-        """Everything the session has recorded.
+    async def records(
+        self,
+        session_id: str,
+        *,
+        turns: str | None = None,
+        fields: Sequence[str] | None = None,
+        has_replay: bool = True,
+    ) -> Records:
+        """What the session has recorded; arguments as of `SessionClient.records`.
 
         Raises:
             SessionsClientError: As `SessionClient.records`.
         """
-        return await self._carry(records_call(session_id))
+        return await self._carry(
+            records_call(session_id, turns=turns, fields=fields, has_replay=has_replay)
+        )
+
+    async def samples(self, session_id: str, max_seq_len: int | None = None) -> Samples:
+        """The session as training samples; arguments as of `SessionClient.samples`.
+
+        Raises:
+            SessionsClientError: As `SessionClient.samples`.
+        """
+        return await self._carry(samples_call(session_id, max_seq_len))
 
     async def delete(self, session_id: str) -> None:
         """Delete the session.
@@ -89,7 +109,9 @@ class AsyncSessionClient:
     async def _carry(self, call: Call[T], timeout_s: float | None = None) -> T:
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
         try:
-            reply = await self._http.request(call.method, call.path, timeout=timeout)
+            reply = await self._http.request(
+                call.method, call.path, content=call.body or None, timeout=timeout
+            )
         except httpx.RequestError as error:
             raise call.lost(reason_of(error, self._url)) from error
         return call.parse(

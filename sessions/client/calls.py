@@ -8,12 +8,13 @@ Spec: docs/sessions.md#client
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from sessions.client.answers import (
     Answer,
@@ -25,6 +26,7 @@ from sessions.client.answers import (
 )
 from sessions.client.errors import SessionsClientError, UnhealthyError, UnreachableError
 from sessions.client.health import Health, parse_healthy
+from sessions.client.samples import Samples, parse_samples
 
 T = TypeVar("T")
 
@@ -38,7 +40,8 @@ class Call(Generic[T]):
 
     Attributes:
         method: HTTP method.
-        path: Below the server's address, escaped.
+        path: Below the server's address, escaped, with its query.
+        body: What is sent, JSON or nothing.
         parse: From the answer to the result, or raises a SessionsClientError.
         lost: From the reason why no answer came to the error to raise.
     """
@@ -46,6 +49,7 @@ class Call(Generic[T]):
     method: str
     path: str
     parse: Callable[[Answer], T]
+    body: bytes = b""
     lost: Callable[[str], SessionsClientError] = UnreachableError
 
 
@@ -54,9 +58,31 @@ def create_call() -> Call[Session]:
     return Call(method="POST", path="/sessions", parse=parse_session)
 
 
-def records_call(session_id: str) -> Call[Records]:
-    """Read the records of a session."""
-    return Call(method="GET", path=_path_of(session_id), parse=parse_records)
+def records_call(
+    session_id: str,
+    *,
+    turns: str | None = None,
+    fields: Sequence[str] | None = None,
+    has_replay: bool = True,
+) -> Call[Records]:
+    """Read the records of a session, or some of them; see `SessionClient.records`."""
+    query = {
+        "turns": turns,
+        "fields": None if fields is None else ",".join(fields),
+        "replay": None if has_replay else "0",
+    }
+    told = urlencode({name: value for name, value in query.items() if value is not None})
+    path = _path_of(session_id) + (f"?{told}" if told else "")
+    return Call(
+        method="GET", path=path, parse=partial(parse_records, is_partial=fields is not None)
+    )
+
+
+def samples_call(session_id: str, max_seq_len: int | None = None) -> Call[Samples]:
+    """Make the samples of a session."""
+    body = b"" if max_seq_len is None else json.dumps({"max_seq_len": max_seq_len}).encode()
+    path = f"{_path_of(session_id)}/samples"
+    return Call(method="POST", path=path, parse=parse_samples, body=body)
 
 
 def delete_call(session_id: str) -> Call[None]:

@@ -1,4 +1,4 @@
-"""The blocking client: create a session, read its records, delete it, check the server.
+"""The blocking client: create a session, read its records or samples, delete it, check the server.
 
 For chatting use an OpenAI or Anthropic SDK with the session's `base_url`. Proxies and credentials
 from the environment are ignored: a session server is inside of the cluster. Nothing is retried
@@ -9,6 +9,7 @@ Spec: docs/sessions.md#client
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self, TypeVar
 
 import httpx
@@ -23,8 +24,10 @@ from sessions.client.calls import (
     delete_call,
     reason_of,
     records_call,
+    samples_call,
 )
 from sessions.client.health import Health
+from sessions.client.samples import Samples
 
 T = TypeVar("T")
 
@@ -71,8 +74,22 @@ class SessionClient:
         """
         return self._carry(create_call())
 
-    def records(self, session_id: str) -> Records:
-        """Everything the session has recorded; its size is that of the replay data.
+    def records(
+        self,
+        session_id: str,
+        *,
+        turns: str | None = None,
+        fields: Sequence[str] | None = None,
+        has_replay: bool = True,
+    ) -> Records:
+        """What the session has recorded; its size is that of the replay data.
+
+        Args:
+            session_id: Its id.
+            turns: Which records, by index from 0: "3", "2-5", "2-", or "-2" for the last two.
+            fields: `records`, `metadata`, or names of members of the records; all if None. What is
+                not asked for is empty in the result.
+            has_replay: Whether replay data is sent; else null stands for it.
 
         Raises:
             UnreachableError: No whole answer came.
@@ -81,7 +98,25 @@ class SessionClient:
             StatusError: The server refused for another reason.
             UnusableReplyError: What answered is no sessile server.
         """
-        return self._carry(records_call(session_id))
+        return self._carry(
+            records_call(session_id, turns=turns, fields=fields, has_replay=has_replay)
+        )
+
+    def samples(self, session_id: str, max_seq_len: int | None = None) -> Samples:
+        """The session as training samples; it stays as it is.
+
+        Args:
+            session_id: Its id.
+            max_seq_len: The most tokens that a sample may have; None for no limit.
+
+        Raises:
+            UnreachableError: No whole answer came.
+            UnknownSessionError: It was never created there.
+            GoneSessionError: It was deleted, expired, or died with its shard.
+            StatusError: The server refused; 422 if no sample can be made, `details.code` says why.
+            UnusableReplyError: What answered is no sessile server.
+        """
+        return self._carry(samples_call(session_id, max_seq_len))
 
     def delete(self, session_id: str) -> None:
         """Delete the session; a generation in flight still gets its reply, unrecorded.
@@ -108,7 +143,9 @@ class SessionClient:
     def _carry(self, call: Call[T], timeout_s: float | None = None) -> T:
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
         try:
-            reply = self._http.request(call.method, call.path, timeout=timeout)
+            reply = self._http.request(
+                call.method, call.path, content=call.body or None, timeout=timeout
+            )
         except httpx.RequestError as error:
             raise call.lost(reason_of(error, self._url)) from error
         return call.parse(

@@ -6,7 +6,14 @@ import errno
 
 import httpx
 
-from sessions.client.calls import check_call, create_call, delete_call, reason_of, records_call
+from sessions.client.calls import (
+    check_call,
+    create_call,
+    delete_call,
+    reason_of,
+    records_call,
+    samples_call,
+)
 from sessions.client.errors import UnhealthyError, UnreachableError
 
 URL = "http://a:1"
@@ -43,5 +50,5 @@ def test_time_outs_and_other_losses_are_one_line():
 
 def test_only_a_check_that_is_lost_is_unhealthy():
     assert isinstance(check_call(URL).lost("x"), UnhealthyError)
-    for call in (create_call(), records_call("a"), delete_call("a")):
+    for call in (create_call(), records_call("a"), samples_call("a"), delete_call("a")):
         assert isinstance(call.lost("x"), UnreachableError)

@@ -43,6 +43,17 @@ async def test_a_session_is_created_read_and_deleted(ask: Ask, server: FakeServe
     assert server.sessions == {}
 
 
+async def test_some_of_the_records_can_be_asked_for(ask: Ask, server: FakeServer):
+    session_id = (await ask("create")).session_id
+    server.canned[f"/sessions/{session_id}"] = JSONResponse({"session_id": session_id})
+    fields = ["timestamp", "response"]
+    found = await ask("records", session_id, turns="-2", fields=fields, has_replay=False)
+    assert (found.records, found.metadata) == ([], {})
+    assert server.seen[-1].url.query == "turns=-2&fields=timestamp%2Cresponse&replay=0"
+    with pytest.raises(UnusableReplyError):
+        await ask("records", session_id)
+
+
 async def test_the_session_key_is_not_in_the_repr(ask: Ask):
     session = await ask("create")
     assert session.session_key not in repr(session)

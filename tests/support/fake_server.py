@@ -53,6 +53,7 @@ class FakeServer:
         }
         self.canned: dict[str, Response] = {}
         self.seen: list[Request] = []
+        self.bodies: list[bytes] = []
         routes = [
             Route("/sessions", self._create, methods=["POST"]),
             Route("/sessions/{session_id}", self._records, methods=["GET"]),
@@ -64,7 +65,9 @@ class FakeServer:
 
     async def app(self, scope: Message, receive: Receive, send: Send) -> None:
         """ASGI 3."""
-        self.seen.append(Request(scope))
+        request = Request(scope, receive)
+        self.seen.append(request)
+        self.bodies.append(await request.body())
         app = self.canned.get(scope["path"], self._routed)
         await app(scope, receive, send)
 
