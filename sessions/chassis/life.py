@@ -69,6 +69,8 @@ class MemberLife:
         self._reason = reason
         self._notify = notify
         self._is_idle: Callable[[], bool] = lambda: False
+        self._is_hurried = False
+        self._was_idle = False
         self._enter(Phase.BOOTING)
 
     def beat(self, *, sessions: int = 0, requests: int = 0) -> None:
@@ -158,14 +160,17 @@ class MemberLife:
         self, loop: asyncio.AbstractEventLoop, number: int, _frame: FrameType | None
     ) -> None:
         """Runs at any moment, also when the loop is stuck."""
+        is_first, self._is_hurried = not self._is_hurried, True
         is_idle = self.phase is not Phase.BOOTING and self._is_idle()
-        is_over = (is_idle and self._member.owns_listener) or number == signal.SIGALRM
+        if is_first:
+            self._was_idle = is_idle  # later it may be idle because it has cut
+        is_over = number == signal.SIGALRM or (self._was_idle and self._member.owns_listener)
         if Phase.READY <= self.phase < Phase.DRAINED and not is_over and not loop.is_closed():
-            if not signal.getitimer(signal.ITIMER_REAL)[0]:
+            if is_first:
                 signal.setitimer(signal.ITIMER_REAL, QUICK_END_S)
-            loop.call_soon_threadsafe(self._hurry)
+                loop.call_soon_threadsafe(self._hurry)
             return
-        if is_idle:
+        if is_idle and self._was_idle:
             self._enter(Phase.DRAINED)
         end_process(ExitCode.CLEAN)
 

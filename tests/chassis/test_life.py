@@ -262,6 +262,27 @@ def test_more_signals_give_no_more_time(shard: Stage, quick_end: None):
     assert shard.live(act) == 0
 
 
+@pytest.mark.parametrize("again", [signal.SIGQUIT, signal.SIGALRM])
+def test_a_member_that_is_idle_because_it_has_cut_has_not_drained(again: signal.Signals):
+    """Ctrl-C reaches all, and then the arbiter sends its own word."""
+    stage = Stage(LONE)
+    idle = False
+
+    async def act(life: MemberLife) -> None:
+        nonlocal idle
+        life.watch_idle(lambda: idle)
+        life.on_ready()
+        _send(signal.SIGINT)
+        await life.hurry_requested.wait()
+        idle = True
+        _send(again)
+        life.end_cut("requests cut: 1")
+
+    assert stage.live(act) == 0
+    assert stage.row.phase is Phase.READY
+    assert stage.reason.text == ("requests cut: 1" if again is signal.SIGQUIT else "")
+
+
 def test_a_quick_end_of_a_role_that_never_said_whether_it_is_idle_is_a_cut(
     shard: Stage, quick_end: None
 ):

@@ -259,16 +259,14 @@ async def test_the_router_leaves_no_channel_open_that_came_without_a_hello(tmp_p
     stage = RouterStage(group_of(tmp_path, shards=SHARDS))
     await stage.shards()
     served = open_descriptors()
-    for leaves in (True, False):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.connect(str(stage.group.channel_path))
-        await _wait_open(served + 2)
-        if leaves:
-            sock.close()
-            await _wait_open(served)
-    await stage.stop()
-    await _wait_open(before + 1)
-    sock.close()
+    for stays in (False, True):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(str(stage.group.channel_path))
+            await _wait_open(served + 2)
+            if stays:
+                await stage.stop()
+                await _wait_open(before + 1)
+        await _wait_open(before if stays else served)
 
 
 async def _wait_open(count: int) -> None:
