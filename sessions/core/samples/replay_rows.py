@@ -11,6 +11,7 @@ Spec: docs/samples.md#replay-rows
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pybase64
@@ -27,11 +28,15 @@ class DecodedRows:
     Its patch's source must stay pinned while it is read.
     """
 
-    __slots__ = ("_number_bytes", "_patch")
+    __slots__ = ("_number_bytes", "_patch", "_widen")
 
     def __init__(self, patch: RowPatch) -> None:
+        """Prepare; may import numpy, so for threads."""
         self._patch = patch
         self._number_bytes = NUMBER_BYTES[patch.number_type]
+        self._widen = None
+        if patch.number_type != RAW_TYPE:
+            self._widen = _widening(patch.number_type)
 
     @property
     def size_bytes(self) -> int:
@@ -72,9 +77,14 @@ class DecodedRows:
         first, last = self._encoded_range_of(start, stop)
         whole = memoryview(pybase64.b64decode(text, validate=True))
         numbers = whole[first % 3 : first % 3 + last - first]
-        if self._patch.number_type != RAW_TYPE:
-            import numpy as np  # noqa: PLC0415 - whoever made the sample has it
-
-            numbers = np.frombuffer(numbers, self._patch.number_type).astype("<i4").data.cast("B")
+        if self._widen is not None:
+            numbers = self._widen(numbers)
         skipped = start % _INT32_BYTES
         return numbers[skipped : skipped + stop - start]
+
+
+def _widening(number_type: str) -> Callable[[memoryview], memoryview]:
+    """Makes int32 of the bytes of other numbers."""
+    import numpy as np  # noqa: PLC0415 - bare rows, which are int32, do without it
+
+    return lambda numbers: np.frombuffer(numbers, number_type).astype("<i4").data.cast("B")

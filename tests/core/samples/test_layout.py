@@ -6,7 +6,13 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.core.samples.layout import TYPE_BYTES, Tensor, in_order, parts_of, render_header
+from sessions.core.samples.layout import (
+    TYPE_BYTES,
+    Tensor,
+    in_order,
+    parts_of,
+    render_header,
+)
 from tests.support.samples import whole_of
 
 NUMPY = {"I64": "<i8", "F64": "<f8", "I32": "<i4", "U8": "u1"}
