@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from sessions.errors import SettingsError
 
 PREFIX: Final = "SESSIONS_"
+TITO_FAMILIES: Final = ("auto", "qwen3", "default")  # a test compares with tokens/families.py
 SIMULATED_ENGINE: Final = "sim:"
 _ID_PREFIX_MAX: Final = 64
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 section 5.6.2
@@ -211,6 +212,13 @@ def _engine_url(text: str) -> str:
     return ",".join(_base_url(url.strip()) for url in text.split(","))
 
 
+def _app(text: str) -> str:
+    module, _, attribute = text.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), attribute]):
+        raise ValueError("expected module:callable, such as package.module:make_app")
+    return text
+
+
 def _header_name(text: str) -> str:
     if not _HEADER_NAME.fullmatch(text):
         raise ValueError("expected the name of an HTTP header")
@@ -231,6 +239,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "shards": _whole(1, 256),
     "router": _router_mode,
     "public_url": _base_url,
+    "app": _app,
+    "tito_family": _one_of(*TITO_FAMILIES),
     "engine_url": _engine_url,
     "engine_timeout_s": _seconds(0.1, 604800),
     "engine_connect_timeout_s": _seconds(0.1, 3600),

@@ -44,6 +44,8 @@ def test_unknown_settings_are_refused_by_name():
         ("router", "always", RouterMode.ALWAYS),
         ("bind", "[::]:80", "[::]:80"),
         ("public_url", "https://a.b/c/", "https://a.b/c"),
+        ("app", "a_b.c:d", "a_b.c:d"),
+        ("tito_family", "default", "default"),
         ("engine_url", "http://e:1/v1", "http://e:1/v1"),
         ("engine_url", "sim:?layers=3", "sim:?layers=3"),
         ("engine_url", "http://e:1/, https://[::1]:2", "http://e:1,https://[::1]:2"),

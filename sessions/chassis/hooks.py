@@ -11,6 +11,7 @@ Spec: docs/architecture.md#processes
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import logging.config
 import os
@@ -24,6 +25,7 @@ from gunicorn.app.wsgiapp import WSGIApplication
 from sessions.chassis.descriptors import raise_descriptor_limit
 from sessions.chassis.keeper import Keeper
 from sessions.chassis.logs import log_config, name_process
+from sessions.chassis.preflight import check_application
 from sessions.chassis.refusals import (
     daemon_refusal,
     refused_settings,
@@ -31,13 +33,13 @@ from sessions.chassis.refusals import (
     wants_daemon,
 )
 from sessions.chassis.roles import Roles
-from sessions.chassis.rundir import check_socket_paths, open_runtime_dir
+from sessions.chassis.rundir import check_socket_paths, open_runtime_dir, planned_dir
 from sessions.chassis.worker import GroupWorker
 from sessions.errors import SettingsError
 from sessions.lending.board import Board
 from sessions.lending.cells import Cells
 from sessions.lending.group import Group
-from sessions.settings import Settings, check_app_settings, read_settings
+from sessions.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,11 +107,12 @@ def start_group(server: Arbiter, settings: Settings, roles: Roles) -> None:
     if reasons:
         raise RuntimeError(f"refused: {'; '.join(reasons)}")
     try:
-        check_app_settings(settings)
+        check_application(settings)
         raise_descriptor_limit(settings)
-        runtime_dir = open_runtime_dir(settings.runtime_dir, server.cfg.uid, server.cfg.gid)
-        group = make_group(settings, runtime_dir.path)
+        group = make_group(settings, planned_dir(settings.runtime_dir))
         check_socket_paths(group)
+        runtime_dir = open_runtime_dir(settings.runtime_dir, server.cfg.uid, server.cfg.gid)
+        group = dataclasses.replace(group, runtime_dir=runtime_dir.path)
     except SettingsError as error:
         raise RuntimeError(str(error)) from error
     Keeper(server, group, roles, runtime_dir).install()

@@ -24,6 +24,8 @@ from sessions.errors import SettingsError
 from sessions.lending.group import Group
 from sessions.lending.unix_listener import PATH_LIMIT_BYTES
 
+_TEMPORARY: Final = "sessile-"
+_TEMPORARY_RANDOM: Final = 8  # characters that tempfile adds
 _LOCK: Final = "lock"
 _LEFT_BEHIND: Final = ("router.channel", "shard-*.sock", "ready.json*")
 _LOCK_WAIT_S: Final = 2.0  # members of a killed arbiter are gone within 1 s
@@ -52,6 +54,18 @@ class RuntimeDir:
             shutil.rmtree(self.path, ignore_errors=True)
         else:
             _clear(self.path)
+
+
+def planned_dir(given: str) -> Path:
+    """Where the folder will be, for what must be known before it is made.
+
+    Args:
+        given: SESSIONS_RUNTIME_DIR; empty for a temporary folder, of which only the length of its
+            name is known.
+    """
+    if given:
+        return Path(given).absolute()
+    return Path(tempfile.gettempdir(), _TEMPORARY + "x" * _TEMPORARY_RANDOM)
 
 
 def open_runtime_dir(given: str, uid: int, gid: int) -> RuntimeDir:
@@ -101,10 +115,10 @@ def check_socket_paths(group: Group) -> None:
 
 def _make(given: str, uid: int, gid: int) -> Path:
     if not given:
-        path = Path(tempfile.mkdtemp(prefix="sessile-"))
+        path = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
         os.chown(path, uid, gid)
         return path
-    path = Path(given).absolute()
+    path = planned_dir(given)
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:

@@ -5,6 +5,7 @@ Spec: docs/architecture.md#applications
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,6 +15,8 @@ from starlette.types import ASGIApp
 from sessions.errors import SettingsError
 from sessions.lending.group import Group
 from sessions.settings import SIMULATED_ENGINE, check_app_settings
+
+logger = logging.getLogger(__name__)
 
 _SIM_TOKENIZER = "pkg:qwen3"
 
@@ -75,10 +78,14 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
 def _named_app(name: str) -> ASGIApp:
     module, _, attribute = name.partition(":")
     try:
-        factory = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        factory = getattr(import_module(module), attribute, None)
+        if callable(factory):
+            app: ASGIApp = factory()
+            return app
+    except ModuleNotFoundError as error:
         raise SettingsError(f"SESSIONS_APP={name!r} cannot be loaded: {error}") from error
-    if not attribute or not callable(factory):
-        raise SettingsError(f"SESSIONS_APP={name!r} is not module:callable")
-    app: ASGIApp = factory()
-    return app
+    except Exception as error:
+        logger.exception("application failed to load app=%s", name)
+        kind = type(error).__name__
+        raise SettingsError(f"SESSIONS_APP={name!r} cannot be loaded: {kind}: {error}") from error
+    raise SettingsError(f"SESSIONS_APP={name!r} names nothing that can be called")

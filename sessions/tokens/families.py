@@ -4,7 +4,8 @@ A family is data. Its rules speak of token texts, not ids, so that it fits every
 family; whoever applies them looks the ids up. `default` promises nothing and fits every model that
 brings a chat template. `detect_family` picks by special tokens whose ids are a model's fingerprint.
 
-Must not know how prompts are built. No other module knows the name of a family.
+Must not know how prompts are built. No other module knows the name of a family, but for the list
+of names that the setting takes.
 
 Spec: docs/sessions.md#families
 """

@@ -69,6 +69,10 @@ def _run(
         ([], {"SESSIONS_SHARDS": "0"}, "SESSIONS_SHARDS='0'"),
         ([], {"SESSIONS_SHRADS": "2"}, "unknown setting SESSIONS_SHRADS"),
         ([], {"SESSIONS_ENGINE_URL": ""}, "SESSIONS_ENGINE_URL is not set"),
+        ([], {"SESSIONS_ENGINE_URL": "sim:?layer=1"}, "SESSIONS_ENGINE_URL='sim:?layer=1'"),
+        ([], {"SESSIONS_TITO_FAMILY": "qwen"}, "SESSIONS_TITO_FAMILY='qwen'"),
+        ([], {"SESSIONS_APP": "nowhere"}, "SESSIONS_APP='nowhere'"),
+        ([], {"SESSIONS_APP": "nowhere:app"}, "there is no module 'nowhere'"),
         ([], {"SESSIONS_MAX_CONNECTIONS": "1000000"}, "SESSIONS_MAX_CONNECTIONS=1000000"),
         (["--log-level", "loud"], {}, "--log-level loud"),
     ],
@@ -95,8 +99,10 @@ def test_a_control_socket_is_refused(tmp_path: Path):
 
 
 def test_a_folder_with_a_long_path_is_refused(tmp_path: Path):
-    ended = _run(tmp_path, env={"SESSIONS_RUNTIME_DIR": str(tmp_path / ("x" * 100))})
+    folder = tmp_path / ("x" * 100)
+    ended = _run(tmp_path, env={"SESSIONS_RUNTIME_DIR": str(folder)})
     assert ended.returncode == 1
+    assert not folder.exists()
     assert "the limit is 103: set SESSIONS_RUNTIME_DIR to a shorter folder" in ended.stderr
 
 

@@ -11,7 +11,12 @@ import pytest
 
 from sessions.chassis import rundir
 from sessions.chassis.hooks import make_group
-from sessions.chassis.rundir import RuntimeDir, check_socket_paths, open_runtime_dir
+from sessions.chassis.rundir import (
+    RuntimeDir,
+    check_socket_paths,
+    open_runtime_dir,
+    planned_dir,
+)
 from sessions.errors import SettingsError
 from sessions.settings import Settings
 from tests.support.stand_ins import status_of
@@ -147,6 +152,17 @@ def test_a_relative_folder_is_told_apart_from_the_working_directory(
 ):
     monkeypatch.chdir(folder)
     assert _open("given").path == folder / "given"
+
+
+def test_the_length_of_the_path_is_known_before_the_folder_is_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    planned = [planned_dir(""), planned_dir(str(folder / "given"))]
+    assert list(folder.iterdir()) == []
+    made = [_open("").path, _open(folder / "given").path]
+    assert [len(str(path)) for path in planned] == [len(str(path)) for path in made]
+    assert planned[1] == made[1]
 
 
 @pytest.mark.parametrize(("shards", "longest"), [(1, "shard-0.sock"), (256, "shard-255.sock")])

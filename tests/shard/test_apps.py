@@ -2,6 +2,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -57,6 +58,7 @@ def test_another_application_is_called_by_its_name():
     "name",
     [
         "nowhere:app",
+        "tests.nowhere:app",
         "tests.support.apps",
         "tests.support.apps:",
         "tests.support.apps:PIECE_BYTES",
@@ -67,6 +69,25 @@ def test_another_application_is_called_by_its_name():
 def test_an_application_that_cannot_be_loaded_is_refused_by_name(name: str):
     with pytest.raises(SettingsError, match="SESSIONS_APP="):
         load_app(group_of({"SESSIONS_APP": name}), 0)
+
+
+@pytest.mark.parametrize("fault", ["import", "call"])
+def test_an_application_that_fails_is_named_in_one_line_and_traced_in_the_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: str,
+):
+    text = "1 / 0" if fault == "import" else "def make():\n    return 1 / 0\n"
+    (tmp_path / f"failing_{fault}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingsError) as caught:
+        load_app(group_of({"SESSIONS_APP": f"failing_{fault}:make"}), 0)
+    assert str(caught.value) == (
+        f"SESSIONS_APP='failing_{fault}:make' cannot be loaded: ZeroDivisionError: division by zero"
+    )
+    (record,) = caplog.records
+    assert record.exc_info is not None
 
 
 @pytest.mark.parametrize(
@@ -117,6 +138,12 @@ def test_what_a_setting_names_must_be_there(environ: dict[str, str]):
         ("PUBLIC_URL", "example.com"),
         ("PUBLIC_URL", "http://example.com/?x=1"),
         ("PUBLIC_URL", "http://example.com:port"),
+        ("APP", "package.module"),
+        ("APP", "package.module:"),
+        ("APP", ":make_app"),
+        ("APP", "package/module.py:make_app"),
+        ("APP", "package.module:make:app"),
+        ("TITO_FAMILY", "qwen"),
         ("ENGINE_URL", "engine:30000"),
         ("ENGINE_URL", "ftp://engine"),
         ("ENGINE_TIMEOUT_S", "0"),

@@ -5,6 +5,7 @@ import pytest
 
 import sessions
 from sessions.errors import SettingsError
+from sessions.settings import TITO_FAMILIES
 from sessions.tokens.families import AUTO, DEFAULT, FAMILIES, Family, detect_family, family_of
 from sessions.tokens.templates import read_shipped_template
 from sessions.tokens.tokenizer import Tokenizer
@@ -49,10 +50,19 @@ def test_a_family_with_a_template_ships_it(family: Family):
         read_shipped_template(family.template)
 
 
+def test_the_setting_takes_the_families_there_are():
+    assert {AUTO, *(family.name for family in FAMILIES)} == set(TITO_FAMILIES)
+
+
 def test_no_other_module_knows_the_name_of_a_family():
     root = Path(sessions.__file__).parent
-    # A packaged tokenizer has a name of its own, which may be the same word.
-    allowed = {root / "tokens" / "families.py", root / "tokens" / "packaged.py"}
+    # A packaged tokenizer has a name of its own, which may be the same word; the setting lists
+    # what it takes.
+    allowed = {
+        root / "tokens" / "families.py",
+        root / "tokens" / "packaged.py",
+        root / "settings.py",
+    }
     names = "|".join(re.escape(family.name) for family in FAMILIES if family is not DEFAULT)
     quoted = re.compile(rf"""["']({names})["']""")
     found = [path for path in sorted(root.rglob("*.py")) if quoted.search(path.read_text())]
