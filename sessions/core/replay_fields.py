@@ -15,8 +15,7 @@ import re
 from typing import Final
 
 from sessions.core.json_text import Json, parse_engine_json, render_ascii_json, render_json
-
-REPLAY_FIELDS: Final = ("routed_experts", "indexer_topk")
+from sessions.replay.scanner import REPLAY_FIELDS
 
 _NEEDLES: Final = tuple(f'"{field}"'.encode() for field in REPLAY_FIELDS)
 # Long, and of tokens only.
@@ -39,7 +38,19 @@ def take_replay(value: Json) -> list[str]:
     Returns:
         The texts that were taken, in the order found, one that stood twice once.
     """
-    taken: dict[str, None] = {}
+    return list(dict.fromkeys(text for _, text in take_replay_fields(value)))
+
+
+def take_replay_fields(value: Json) -> list[tuple[str, str]]:
+    """Take the replay fields out of a parsed reply, in place.
+
+    Args:
+        value: Parsed JSON.
+
+    Returns:
+        (field, text) for each that was a string, in the order found.
+    """
+    taken: list[tuple[str, str]] = []
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -52,13 +63,13 @@ def take_replay(value: Json) -> list[str]:
         for field in REPLAY_FIELDS:
             blob = found.pop(field, None)
             if isinstance(blob, str):
-                taken[blob] = None
+                taken.append((field, blob))
         waiting += [
             child
             for key, child in reversed(found.items())
             if key not in _SKIPPED and isinstance(child, dict | list)
         ]
-    return list(taken)
+    return taken
 
 
 def without_replay(body: bytes) -> bytes | None:

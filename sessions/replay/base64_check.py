@@ -49,22 +49,18 @@ class Base64Check:
             self._is_padded = piece[whole - 1] == _PADDING
         self._quantum += bytes(piece[whole:])
 
-    def feed(self, piece: memoryview) -> bool:
+    def feed(self, piece: memoryview) -> None:
         """Check the next characters.
 
         Args:
-            piece: Any length; not kept.
-
-        Returns:
-            False if the text is no base64, now and ever after. A quantum is judged when it is
-            whole, so up to three characters wait for the next call.
+            piece: Any length; up to three characters are kept until their quantum is whole.
         """
         if self._quantum and piece:
             missing = _QUANTUM - len(self._quantum)
             self._quantum += bytes(piece[:missing])
             piece = piece[missing:]
             if len(self._quantum) < _QUANTUM:
-                return self._is_good
+                return
             self._check(memoryview(self._quantum))
             self._quantum = b""
         whole = len(piece) - len(piece) % _QUANTUM
@@ -72,7 +68,6 @@ class Base64Check:
             if self._is_good:
                 self._check(piece[start : min(start + _STEP_BYTES, whole)])
         self._quantum += bytes(piece[whole:])
-        return self._is_good
 
     def finish(self) -> bool:
         """Whether the whole text was base64."""

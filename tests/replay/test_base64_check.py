@@ -115,20 +115,23 @@ def test_known_text_that_ends_the_earlier_one_must_end_this_one():
 def test_known_text_is_not_looked_at():
     check = Base64Check()
     check.skip(memoryview(b"----" * 10))
-    assert check.feed(memoryview(b"QUJD"))
+    check.feed(memoryview(b"QUJD"))
     assert check.finish()
 
 
-def test_a_bad_byte_is_told_at_once_and_never_forgotten():
+def test_a_bad_character_is_never_forgotten():
     for length in (4, 4096, 600_000):
         check = Base64Check()
-        assert check.feed(memoryview(b"QUJD" * (length // 4)))
-        assert not check.feed(memoryview(b"QU-D" + b"QUJD" * (length // 4)))
-        assert not check.feed(memoryview(b"QUJD"))
+        check.feed(memoryview(b"QUJD" * (length // 4)))
+        assert check.finish()
+        check.feed(memoryview(b"QU-D" + b"QUJD" * (length // 4)))
+        check.feed(memoryview(b"QUJD"))
+        check.skip(memoryview(b"QUJD"))
         assert not check.finish()
 
 
 def test_padding_ends_the_text_across_steps_of_decoding():
     step = 192 * 1024
     check = Base64Check()
-    assert not check.feed(memoryview(b"QUJD" * (step // 4 - 1) + b"QUI=" + b"QUJD"))
+    check.feed(memoryview(b"QUJD" * (step // 4 - 1) + b"QUI=" + b"QUJD"))
+    assert not check.finish()

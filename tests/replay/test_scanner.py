@@ -102,6 +102,11 @@ def test_white_space_before_a_value_may_be_long_but_not_endless():
             assert len(blobs_of(text, [size])) == found
 
 
+def test_white_space_without_end_is_not_read_anew_with_each_piece():
+    text = b'{"routed_experts":' + b" " * 2_000_000
+    assert blobs_of(text, [20]) == []
+
+
 def test_every_copy_and_field_of_a_reply_is_found():
     meta = {"id": "x", "routed_experts": BLOB, "indexer_topk": BLOB[::-1], "z": None}
     reply = {
