@@ -26,6 +26,7 @@ from sessions.core.record_query import RecordQuery
 from sessions.core.record_stream import RecordStream, pieces_of
 from sessions.core.records import Record, session_parts
 from sessions.core.replies import JSON_TYPE, reply_of
+from sessions.core.turnstile import Turnstile
 from sessions.replay.splice import size_of
 
 _ACCEPT_RANGES: Final = (b"accept-ranges", b"bytes")
@@ -40,6 +41,7 @@ async def records_reply_of(
     query: RecordQuery,
     request: ClientRequest,
     pins: ExitStack,
+    turnstile: Turnstile,
 ) -> Response:
     """Make the reply; its first piece is read.
 
@@ -51,6 +53,7 @@ async def records_reply_of(
         request: Its conditions and its range count.
         pins: Of the blobs that `Record.blobs_for` names; the reply takes them over unless this
             raises.
+        turnstile: Of all long replies of the process.
 
     Raises:
         PreconditionFailedError: See `byte_range.select`.
@@ -73,7 +76,8 @@ async def records_reply_of(
         place = b"bytes %d-%d/%d" % (found.start, found.stop - 1, size_bytes)
         headers.append((b"content-range", place))
     pieces = pieces_of(parts, found.start, found.stop)
-    reply = RecordStream(status, headers, pieces, found.stop - found.start, pins.pop_all())
+    size = found.stop - found.start
+    reply = RecordStream(status, headers, pieces, size, pins.pop_all(), turnstile=turnstile)
     if not request.is_head:
         await reply.begin()
     return reply

@@ -1,8 +1,8 @@
 """A long reply as a Starlette response: texts and stored blobs, sent piece by piece.
 
 The length is known, the whole is never in memory: one piece at a time is read from the store, at
-once where no disk is waited for and else in a thread. The server holds an application that writes
-on, so other requests of the shard go on between the pieces. Blobs are pinned until the last byte
+once where no disk is waited for and else in a thread. All long replies share a turnstile, so other
+requests of the shard wait for one piece, not for one of each. Blobs are pinned until the last byte
 was handed over, the client has gone or the response was cancelled.
 
 `begin` reads the first piece, so that a store that fails there is an error with a status. One that
@@ -25,13 +25,13 @@ from typing import Final, TypeAlias
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from sessions.core.turnstile import Turnstile
 from sessions.replay.blobs import Readable, ReplayBlob
 from sessions.replay.splice import Part, size_of
 
 # Measured through a shard: 64 KiB cost 0.45 ms of CPU per MiB, 128 KiB 0.38, 256 KiB 0.34, but
 # chats beside eight downloads wait for eight pieces.
 PIECE_BYTES: Final = 131072
-_TURN_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,8 @@ class RecordStream(Response):
         pieces: Iterable[Piece],
         size_bytes: int,
         pins: ExitStack,
+        *,
+        turnstile: Turnstile | None = None,
     ) -> None:
         """Make a response that has not begun.
 
@@ -97,12 +99,14 @@ class RecordStream(Response):
             pieces: The body.
             size_bytes: Its length.
             pins: Of the body's blobs; closed in the end.
+            turnstile: Of all long replies of the process; None for one of its own.
         """
         super().__init__(status_code=status)
         length = (b"content-length", b"%d" % size_bytes)
         self.raw_headers = [*headers, length]
         self._left_bytes = size_bytes
         self._pins = pins
+        self._turnstile = turnstile or Turnstile()
         self._reading: asyncio.Future[bytes | memoryview] | None = None
         self._bodies = self._joined(pieces)
         self._first: bytes | memoryview = b""
@@ -143,12 +147,9 @@ class RecordStream(Response):
     ) -> None:
         gone = asyncio.ensure_future(_wait_gone(receive))
         try:
-            turn_at_bytes = self._left_bytes
             async for body in bodies:
-                if self._left_bytes <= turn_at_bytes:
-                    # A server whose client left takes all that it is given, and never waits.
-                    turn_at_bytes = self._left_bytes - _TURN_BYTES
-                    await asyncio.sleep(0)
+                # Nothing else would end it: a server takes what it is given for a client that left.
+                await self._turnstile.wait_turn()
                 if gone.done():
                     return
                 await self._send(body, send)

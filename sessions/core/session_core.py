@@ -41,6 +41,7 @@ from sessions.core.trajectory import Checkpoint
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
 from sessions.core.turns import TurnReply, TurnRunner, off_loop
+from sessions.core.turnstile import Turnstile
 from sessions.engine.engine import Engine, EngineReply, EngineRequest
 from sessions.errors import (
     ClientVisibleError,
@@ -109,6 +110,7 @@ class SessionCore:
         self._labels = labels
         self._key_of = key_of
         self._rules = rules
+        self._turnstile = Turnstile()
         self._turns: set[asyncio.Task[TurnReply]] = set()
         self._runner = TurnRunner(
             engine=engine,
@@ -178,7 +180,13 @@ class SessionCore:
             if query.has_metadata:
                 metadata = await self._metadata_of(session, messages, head)
             return await records_reply_of(
-                session_id, records, metadata, query=query, request=request, pins=pins
+                session_id,
+                records,
+                metadata,
+                query=query,
+                request=request,
+                pins=pins,
+                turnstile=self._turnstile,
             )
 
     def delete(self, session_id: str) -> Response:

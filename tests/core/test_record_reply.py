@@ -12,6 +12,7 @@ from sessions.core.record_query import RecordQuery, parse_record_query
 from sessions.core.record_reply import etag_of, records_reply_of
 from sessions.core.record_stream import pin
 from sessions.core.records import Record
+from sessions.core.turnstile import Turnstile
 from sessions.errors import PreconditionFailedError, RangeNotSatisfiableError
 from sessions.replay.splice import SplicedText
 from tests.support.desk import body_of
@@ -49,7 +50,13 @@ async def reply_to(
     metadata = METADATA if wanted.has_metadata else None
     with pin(blob for record in chosen for blob in record.blobs_for(wanted)) as pins:
         return await records_reply_of(
-            "s", chosen, metadata, query=wanted, request=request, pins=pins
+            "s",
+            chosen,
+            metadata,
+            query=wanted,
+            request=request,
+            pins=pins,
+            turnstile=Turnstile(),
         )
 
 

@@ -16,8 +16,10 @@ from sessions.core.record_stream import (
     pieces_of,
     pin,
 )
+from sessions.core.turnstile import Turnstile
 from sessions.errors import EngineUnreachableError
 from sessions.replay.splice import Part, size_of
+from tests.support.loops import turn
 from tests.support.parts import FakeBlob
 from tests.support.waiting import wait_until_async
 
@@ -25,11 +27,12 @@ HEADERS = [(b"content-type", b"application/json")]
 LARGE = bytes(range(256)) * 2000
 
 
-def stream_of(*parts: Part) -> RecordStream:
+def stream_of(*parts: Part, turnstile: Turnstile | None = None) -> RecordStream:
     """A stream of all of these parts, their blobs pinned."""
     size = sum(map(size_of, parts))
     pins = pin(part for part in parts if isinstance(part, FakeBlob))
-    return RecordStream(200, HEADERS, pieces_of(parts, 0, size), size, pins)
+    pieces = pieces_of(parts, 0, size)
+    return RecordStream(200, HEADERS, pieces, size, pins, turnstile=turnstile)
 
 
 class Client:
@@ -145,6 +148,25 @@ async def test_nothing_more_is_read_for_a_client_that_left():
     await client.get(stream)
     assert blob.read_bytes <= 2 << 20
     assert blob.pins == 0
+
+
+async def test_replies_beside_each_other_take_turns():
+    turnstile = Turnstile()
+    streams = [stream_of(FakeBlob(LARGE * 4), turnstile=turnstile) for _ in range(4)]
+    clients = [Client() for _ in streams]
+    for stream in streams:
+        await stream.begin()
+    serving = [
+        asyncio.create_task(client.get(stream))
+        for stream, client in zip(streams, clients, strict=True)
+    ]
+    await turn(2)  # each sends its first piece at once
+    while not all(task.done() for task in serving):
+        before = sum(len(client.sent) for client in clients)
+        await turn(1)
+        assert sum(len(client.sent) for client in clients) - before <= 1
+        lengths = [len(client.sent) for client in clients]
+        assert max(lengths) - min(lengths) <= 2
 
 
 async def test_a_cancelled_reply_unpins_at_once():
