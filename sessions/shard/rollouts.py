@@ -35,6 +35,7 @@ from sessions.lending.group import Group
 from sessions.replay.memory_store import MemoryReplayStore
 from sessions.routing.keys import id_of_session_key, session_key_of, verify_session_key
 from sessions.settings import SIMULATED_ENGINE, Settings
+from sessions.shard.origin import origin_of
 from sessions.tokens.prompts import PromptBuilder
 
 _log = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder)
         async with open_core(group, registry, prompts) as core:
             yield {"core": core}
 
-    endpoint = RolloutEndpoint(group.run_secret, group.settings.public_url)
+    settings = group.settings
+    endpoint = RolloutEndpoint(group.run_secret, settings.public_url, settings.bind)
     return Starlette(routes=[Mount("/", app=endpoint)], lifespan=lifespan)
 
 
@@ -142,15 +144,17 @@ def _rules_of(settings: Settings) -> CoreRules:
 class RolloutEndpoint:
     """Answers every request; the core is in the scope's state."""
 
-    def __init__(self, run_secret: bytes, public_url: str) -> None:
+    def __init__(self, run_secret: bytes, public_url: str, bind: str) -> None:
         """Remember what names sessions.
 
         Args:
             run_secret: Signs session keys.
-            public_url: Base of the URLs that are handed out; empty to take the client's `Host`.
+            public_url: Base of the URLs that are handed out; empty to tell it by the request.
+            bind: SESSIONS_BIND, for requests that do not tell it.
         """
         self._secret = run_secret
         self._public_url = public_url
+        self._bind = bind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, one reply; silent when the client left before its body was whole."""
@@ -182,7 +186,7 @@ class RolloutEndpoint:
         if operation is Operation.GREET:
             return json_reply_of(_GREETING)
         if operation is Operation.CREATE:
-            return core.create(self._public_url or _origin_of(scope))
+            return core.create(self._public_url or origin_of(scope, self._bind))
         request = ClientRequest(
             method="GET" if scope["method"] == "HEAD" else scope["method"],
             query=scope["query_string"],
@@ -233,16 +237,6 @@ def _session_key_in(headers: list[tuple[bytes, bytes]]) -> str | None:
     texts.append(by_name.get(b"x-api-key", ""))
     keys = (text.strip(" \t") for text in texts)
     return next((key for key in keys if id_of_session_key(key) is not None), None)
-
-
-def _origin_of(scope: Scope) -> str:
-    """Where the client reached us: its `Host`, or the socket's address for HTTP/1.0 without one."""
-    host = next((value for name, value in scope["headers"] if name == b"host"), b"")
-    authority = host.decode("latin-1")
-    if not authority:
-        address, port = scope["server"]
-        authority = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    return f"{scope['scheme']}://{authority}"
 
 
 def _error_reply_of(error: ClientVisibleError) -> Response:

@@ -215,7 +215,7 @@ async def test_a_body_is_read_as_json_whatever_its_content_type(client: httpx.As
 async def test_what_nobody_expected_is_a_500_in_the_one_shape_and_logged(
     caplog: pytest.LogCaptureFixture,
 ):
-    endpoint = RolloutEndpoint(SECRET, "")
+    endpoint = RolloutEndpoint(SECRET, "", "127.0.0.1:8000")
     sent = await call(endpoint, "GET", "/v1/models", state={})
     assert sent[0]["status"] == 500
     assert json.loads(sent[1]["body"])["error"]["code"] == "internal_error"
