@@ -65,7 +65,11 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
         from sessions.sim.options import parse_sim_url  # noqa: PLC0415 - see above
 
         parse_sim_url(settings.engine_url)
-    prompts = load_prompt_builder(settings.tokenizer or _SIM_TOKENIZER, settings.tito_family)
+    tokenizer = settings.tokenizer or _SIM_TOKENIZER
+    try:
+        prompts = load_prompt_builder(tokenizer, settings.tito_family)
+    except SettingsError as error:
+        raise SettingsError(f"SESSIONS_TOKENIZER={tokenizer!r} is refused: {error}") from error
     registry = SessionRegistry(
         lambda: mint_session_id(index, settings.shards, settings.id_prefix),
         tombstones=settings.tombstones,

@@ -71,6 +71,13 @@ def test_an_application_that_cannot_be_loaded_is_refused_by_name(name: str):
         load_app(group_of({"SESSIONS_APP": name}), 0)
 
 
+def test_a_tokenizer_that_cannot_be_loaded_is_named_with_its_setting():
+    environ = {"SESSIONS_ENGINE_URL": "sim:", "SESSIONS_TOKENIZER": "pkg:nothing"}
+    with pytest.raises(SettingsError) as caught:
+        load_app(group_of(environ), 0)
+    assert str(caught.value).startswith("SESSIONS_TOKENIZER='pkg:nothing' is refused: tokenizer ")
+
+
 @pytest.mark.parametrize("fault", ["import", "call"])
 def test_an_application_that_fails_is_named_in_one_line_and_traced_in_the_log(
     tmp_path: Path,
