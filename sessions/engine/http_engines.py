@@ -72,6 +72,16 @@ class HttpEngines:
         """Exchanges in flight, by engine."""
         return [pool.in_use for pool in self._pools]
 
+    @property
+    def idle_count(self) -> int:
+        """Connections that idle, to all engines."""
+        return sum(pool.idle_count for pool in self._pools)
+
+    @property
+    def affinity_count(self) -> int:
+        """Sessions whose engine is remembered."""
+        return len(self._choice)
+
     async def exchange(
         self, request: EngineRequest, open_sink: OpenSink | None = None
     ) -> EngineReply:

@@ -80,6 +80,19 @@ def test_a_stream_that_is_cut_is_refused_at_every_byte(name: str):
             decoded(decoder(name), [raw[:cut]])
 
 
+@pytest.mark.parametrize("name", ["gzip", "deflate", "zstd"])
+def test_a_stream_with_a_changed_byte_never_gives_another_body(name: str):
+    raw = PACKED[name][1](TEXT)
+    refused = 0
+    for index in range(len(raw)):
+        changed = raw[:index] + bytes([raw[index] ^ 0x55]) + raw[index + 1 :]
+        try:
+            assert decoded(decoder(name), [changed]) == TEXT  # a byte without a meaning
+        except EngineReplyUnusableError:
+            refused += 1
+    assert refused > len(raw) * 0.9
+
+
 @pytest.mark.parametrize("name", PACKED)
 def test_what_is_no_stream_is_refused(name: str):
     for junk in (b"junkjunk", b"\0" * 50, b"\xff" * 50):
