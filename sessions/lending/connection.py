@@ -129,13 +129,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of a head, or discard what comes after the end."""
         if self.slot.state is _HEAD:
-            if self._is_head_begun:
-                self._buffer += data
-            else:
-                self._buffer = strip_leading_crlf(self._buffer + data)
-                if self._is_head_begun:  # empty lines restart nothing, else they never end
-                    self._restart_clock()
+            was_begun = self._is_head_begun
+            self._buffer += data
+            if not was_begun:
+                self._buffer = strip_leading_crlf(self._buffer)
             self._serve_heads()
+            if not was_begun and self._waits_for_head and self._is_head_begun:
+                self._restart_clock()  # empty lines restart nothing, else they never end
         elif self.slot.state is SlotState.ENDING:
             self.deadline = min(self._front.now() + LINGER_QUIET_S, self._linger_end)
 
@@ -276,17 +276,22 @@ class Connection(asyncio.Protocol):
             self._serve_heads()
 
     @property
+    def _waits_for_head(self) -> bool:
+        return self.slot.state is _HEAD
+
+    @property
     def _is_head_begun(self) -> bool:
         """Whether there is more than nothing or the half of an empty line."""
         return self._buffer not in (b"", b"\r")
 
     def _restart_clock(self) -> None:
         """A head has its time from its first byte on; without one the connection is idle."""
-        settings = self._front.settings
+        front = self._front
+        settings = front.settings
         limit_s = settings.head_timeout_s if self._is_head_begun else settings.idle_timeout_s
-        if self._front.is_closing:
+        if front.is_closing:
             limit_s = min(limit_s, LAST_HEAD_S)
-        self.deadline = self._front.now() + limit_s
+        self.deadline = front.now() + limit_s
 
     def _serve_on(self) -> None:
         """Go on after a pause."""

@@ -43,6 +43,7 @@ class Front:
         connections: All open ones.
         heads: Reads the heads of all of them.
         dispatcher: Who serves what is not answered here.
+        is_closing: Whether no further request is taken, on open connections neither.
     """
 
     def __init__(self, group: Group, dispatcher: Dispatcher) -> None:
@@ -55,7 +56,7 @@ class Front:
         self._servers: list[asyncio.Server] = []
         self._refused: set[_Refused] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self._is_closing = False
+        self.is_closing = False
         self.now = time.monotonic
 
     async def start(self, listeners: list[socket.socket]) -> None:
@@ -66,11 +67,6 @@ class Front:
             self._servers.append(server)
         self._sweep = loop.call_later(_SWEEP_S, self._on_sweep)
 
-    @property
-    def is_closing(self) -> bool:
-        """Whether no further request is taken, on open connections neither."""
-        return self._is_closing
-
     async def drain(self, lent_count: Callable[[], int]) -> None:
         """Stop to accept, wait until nothing is in flight, end all connections.
 
@@ -80,7 +76,7 @@ class Front:
         Args:
             lent_count: Exchanges that shards still have.
         """
-        self._is_closing = True
+        self.is_closing = True
         for server in self._servers:
             server.close()
         for connection in list(self.connections):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from urllib.parse import unquote
 from sessions.errors import BadSessionIdError
 
 ID_PATTERN: Final = r"[A-Za-z0-9._~-]{1,128}"
+_OWNERS_KEPT: Final = 8192  # a session asks often; 2 MiB at the most
 _matches_id: Final = re.compile(ID_PATTERN).fullmatch
 
 
@@ -41,6 +43,7 @@ def parse_session_id(raw: str) -> str:
     return session_id
 
 
+@lru_cache(maxsize=_OWNERS_KEPT)
 def owner_of(session_id: str, shards: int) -> int:
     """The index of the shard that owns an id, from 0 to `shards` - 1."""
     digest = blake2b(session_id.encode(), digest_size=8).digest()

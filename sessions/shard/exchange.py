@@ -1,8 +1,8 @@
-"""The shard's side of a lent connection: uvicorn's protocol for exactly one request at a time.
+"""The shard's side of a lent connection: exactly one request at a time, served as uvicorn does.
 
-`lend` feeds the head and what came with it, the transport feeds the rest of the body, uvicorn runs
-the application and writes the reply, and when the exchange is over (the last body byte read, the
-reply complete, the write buffer empty: lending rule 10) the connection goes back to its lender
+`lend` brings the head and what came with it, the transport the rest of the body, uvicorn's cycle
+runs the application and writes the reply, and when the exchange is over (the last body byte read,
+the reply complete, the write buffer empty: lending rule 10) the connection goes back to its lender
 and this object waits, parked, for the next loan. Bytes behind the request are kept for the next
 exchange. After an early reply the rest of the body is discarded for as long as it comes (rule 11).
 
@@ -17,41 +17,27 @@ import asyncio
 import enum
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
-from uvicorn import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
 from sessions.errors import (
     BadBodyError,
+    BadHeadError,
     BodyTooLargeError,
     BodyTooSlowError,
     ClientVisibleError,
-    LocalProtocolError,
 )
+from sessions.shard.cycle import Cycle, Service, scope_of
 from sessions.shard.lent_transport import LentTransport, SpentTransport
 from sessions.shard.refusal import Refusal
-from sessions.shard.request_body import RequestBody
+from sessions.shard.request_body import ChunkDecoder, RequestBody
+from sessions.wire.head import Framing, Head
 from sessions.wire.replies import render_error
 
 LEFTOVER_LIMIT_BYTES: Final = 65536  # then reading pauses: the next head is the lender's
 _SPENT: Final = SpentTransport()
-
-
-class _UnknownLength(int):
-    """What uvicorn takes for the bytes that a reply may still have: any number, and none."""
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    def __sub__(self, other: int) -> _UnknownLength:
-        return self
-
-    __hash__ = int.__hash__
 
 
 class LoanState(enum.Enum):
@@ -83,9 +69,11 @@ class Lender(Protocol):
 # Naming an enum member costs 70 ns on Python 3.11; an exchange asks for these ten times.
 _PARKED: Final = LoanState.PARKED
 _LENT: Final = LoanState.LENT
+_CHUNKED: Final = Framing.CHUNKED
+_NO_BODY: Final = RequestBody(content_length=0, chunked=False)
 
 
-class Exchange(HttpToolsProtocol):
+class Exchange(asyncio.Protocol):
     """Serves the loans of one connection; see the module docstring.
 
     Attributes:
@@ -94,24 +82,30 @@ class Exchange(HttpToolsProtocol):
         loan: Where the copy stands.
         progress_at: Loop time of the last body byte; the sweep compares it with the time-out.
         is_watched: Whether the sweep saw this loan before.
+        flow: What the application's side knows of the transport.
+        cycle: The current or last request and its reply.
     """
 
-    def __init__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any], lender: Lender
-    ) -> None:
-        super().__init__(config, server_state, app_state)
+    flow: FlowControl
+    cycle: Cycle
+    _lent: LentTransport
+
+    def __init__(self, service: Service, lender: Lender) -> None:
         self.slot = -1
         self.generation = 0
         self.loan = _PARKED
         self.progress_at = 0.0
         self.is_watched = False
-        self._first_loan: Callable[[], None] | None = None
+        self._service = service
         self._lender = lender
-        self._lent: LentTransport
-        self._body = RequestBody(content_length=0, chunked=False)
+        self._loop = asyncio.get_running_loop()
+        self._first_loan: Callable[[], None] | None = None
+        self._body = _NO_BODY
+        self._chunks: ChunkDecoder | None = None
+        self._is_made = False
+        self._has_cycle = False
+        self._is_head_only = False
         self._is_reply_whole = False
-        self._is_request_begun = False
-        self._is_request_parsed = False
         self._has_low_limit = False
         self._is_buffer_full = False
         self._keeps_with_body = False  # kept if the body comes, which a 100 was expected for
@@ -119,39 +113,43 @@ class Exchange(HttpToolsProtocol):
 
     # --- loans
 
-    def lend(self, generation: int, head_bytes: int, data: bytes, *, is_last: bool = False) -> None:
+    def lend(
+        self, generation: int, head: Head | None, data: bytes, *, is_last: bool = False
+    ) -> None:
         """Begin an exchange.
 
         Args:
             generation: Of this loan.
-            head_bytes: How many bytes of `data` are the request head.
-            data: The head and what was read behind it.
+            head: Of the request, or None if its sender and this process read it apart.
+            data: The head's bytes and what was read behind them.
             is_last: The reply shall say that it is the connection's last.
         """
         self.loan = _LENT
         self.generation = generation
-        self.progress_at = self.loop.time()
+        self.progress_at = self._loop.time()
         self.is_watched = False
-        self._is_reply_whole = self._is_request_begun = self._is_request_parsed = False
-        self._keeps_with_body = False
+        self._is_reply_whole = self._keeps_with_body = False
         self._leftover = b""
         self._lent.begin_loan(generation)
-        self.connections.add(self)
-        super().data_received(data[:head_bytes])
-        if is_last and self.cycle is not None:
+        self._service.connections.add(self)
+        if head is None:
+            self._fail(BadHeadError("the request head is not one request head"))
+            return
+        self._begin(head, data)
+        if is_last:
             self.cycle.keep_alive = self._keeps_with_body = False
-        if len(data) > head_bytes:
-            self.data_received(data[head_bytes:])
+        if len(data) > head.size:
+            self.data_received(data[head.size :])
         if self.loan is _LENT:
             self._lent.is_body_missing = not self._body.is_whole
             self.flow.resume_reading()
             self._lender.on_begun(self)
 
     def announce(
-        self, generation: int, head_bytes: int, data: bytes, *, is_last: bool = False
+        self, generation: int, head: Head | None, data: bytes, *, is_last: bool = False
     ) -> None:
         """Say which loan begins when the transport is there; see `lend`."""
-        self._first_loan = partial(self.lend, generation, head_bytes, data, is_last=is_last)
+        self._first_loan = partial(self.lend, generation, head, data, is_last=is_last)
 
     def hand_over(self) -> None:
         """The loan is closed, the connection is not: its own process reads on."""
@@ -160,8 +158,20 @@ class Exchange(HttpToolsProtocol):
     def release(self) -> None:
         """The lender's word that the connection is gone: drop the copy without a word back."""
         self.loan = LoanState.GONE
-        if self.transport is not None:
-            self.transport.abort()
+        if self._is_made:
+            self._lent.abort()
+
+    def shutdown(self) -> None:
+        """Hear from uvicorn that the server stops."""
+        if self._is_reply_whole:
+            self._lent.close()
+        else:
+            self.cycle.keep_alive = False
+
+    @property
+    def transport(self) -> LentTransport:
+        """What the reply is written to."""
+        return self._lent
 
     @property
     def is_body_wanted(self) -> bool:
@@ -185,10 +195,10 @@ class Exchange(HttpToolsProtocol):
         Returns:
             Whether the exchange was neither at its end nor ending.
         """
-        if self.loan is not _LENT or self.transport.is_closing():
+        if self.loan is not _LENT or self._lent.is_closing():
             return False
         if self._is_reply_whole:
-            self.transport.close()
+            self._lent.close()
             return False
         self._fail(error)
         return True
@@ -201,13 +211,15 @@ class Exchange(HttpToolsProtocol):
         self._lent = self._lender.wrap(cast("asyncio.Transport", transport), self)
         self._lent.on_interim = self._keep_after_all
         self._lent.on_long_write = self._let_loop_turn
-        super().connection_made(self._lent)
-        self.connections.discard(self)
+        self.flow = FlowControl(self._lent)
+        self._server = get_local_addr(self._lent)
+        self._client = get_remote_addr(self._lent)
+        self._is_made = True
         if self.loan is LoanState.GONE:
-            self.transport.abort()  # released before it was adopted
+            self._lent.abort()  # released before it was adopted
         elif self._first_loan is not None:
             first, self._first_loan = self._first_loan, None
-            self.loop.call_soon(self._lent.on_started)
+            self._loop.call_soon(self._lent.on_started)
             first()
 
     def data_received(self, data: bytes) -> None:
@@ -215,120 +227,118 @@ class Exchange(HttpToolsProtocol):
         if self._body.is_whole or self.loan is not _LENT:
             self._keep(data)
             return
-        self.progress_at = self.loop.time()
+        self.progress_at = self._loop.time()
         try:
-            taken = self._body.feed(data)
-        except BadBodyError as error:
+            taken = self._take(data)
+        except (BadBodyError, BodyTooLargeError) as error:
             self._fail(error)
             return
-        limit_bytes = self._lender.body_limit_bytes  # a length over it is refused with the head
-        if self._body.is_chunked and self._body.size > limit_bytes and not self._is_reply_whole:
-            self._fail(_too_large(limit_bytes))
-            return
-        super().data_received(data if taken == len(data) else data[:taken])
         if self._body.is_whole:
             self._lent.is_body_missing = False
             self._keep_after_all()
-            if not self._is_request_parsed:
-                # llhttp sees no end where the scanner does: trust neither.
-                self._fail(BadBodyError("the chunked body does not end where its chunks do"))
-                return
             if taken < len(data):
                 self._keep(data[taken:])
             self._give_back_if_over()
 
+    def eof_received(self) -> None:
+        """The client sends no more; the transport closes."""
+
     def pause_writing(self) -> None:
         """The write buffer is full."""
         self._is_buffer_full = True
-        super().pause_writing()
+        self.flow.pause_writing()
 
     def resume_writing(self) -> None:
         """The write buffer ran empty."""
         self._is_buffer_full = False
-        super().resume_writing()
+        self.flow.resume_writing()
         self._give_back_if_over()
         self._lent.on_flushed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or the loan was closed."""
-        super().connection_lost(exc)
+        self._service.connections.discard(self)
+        self._tell_gone(is_gone=not self._is_reply_whole)
+        self.flow.resume_writing()
+        if exc is None:
+            self._lent.close()
         was_lent = self.loan is _LENT
         self.loan = LoanState.GONE
         self._lender.on_lost(self)
         if was_lent:
             self._lender.take_back(self, b"", kept=False)
 
-    # --- what uvicorn's parser and reply call
-
-    def on_message_begin(self) -> None:
-        """Begin the one request of this loan.
-
-        Raises:
-            LocalProtocolError: A second one begins: llhttp ended the body before the scanner did.
-                The parser turns it into its own error, and the bytes are executed by nobody.
-        """
-        if self._is_request_begun:
-            raise LocalProtocolError("a second request in one loan")
-        self._is_request_begun = True
-        super().on_message_begin()
-
-    def on_message_complete(self) -> None:
-        """Note where llhttp sees the end."""
-        self._is_request_parsed = True
-        super().on_message_complete()
-
-    def on_headers_complete(self) -> None:
-        """Note the body's framing; refuse a body that is announced as too large."""
-        content_length, chunked = 0, False
-        for name, value in self.headers:
-            if name == b"content-length":
-                content_length = int(value)
-            elif name == b"transfer-encoding":
-                chunked = True
-        self._body = RequestBody(content_length=content_length, chunked=chunked)
-        is_http10 = self.parser.get_http_version() == "1.0"
-        if is_http10:
-            self.expect_100_continue = False  # RFC 9110 section 10.1.1
-        limit_bytes = self._lender.body_limit_bytes
-        app = self.app
-        if content_length > limit_bytes:
-            self.app = Refusal(_too_large(limit_bytes))
-        try:
-            super().on_headers_complete()
-        finally:
-            self.app = app
-        if is_http10:
-            # No chunks (RFC 9112 section 6.1): what states no length ends with the connection.
-            self.cycle.chunked_encoding = False
-            self.cycle.expected_content_length = _UnknownLength()
-        if self.expect_100_continue and not self._body.is_whole:
-            # The client may never send it: a final reply before a 100 ends the connection, and
-            # says so (lending rule 11).
-            self._keeps_with_body, self.cycle.keep_alive = self.cycle.keep_alive, False
-        self.headers = []  # trailers come by the same callback and are no headers of the request
-
-    def send_400_response(self, msg: str) -> None:
-        """Override uvicorn's plain text: llhttp refused the body."""
-        self._fail(BadBodyError(f"the request body is malformed: {msg}"))
+    # --- what the reply calls
 
     def on_response_complete(self) -> None:
-        """The reply is written; uvicorn's keep-alive timer stays unarmed (rule 23)."""
-        self.server_state.total_requests += 1
+        """The reply is written."""
+        self._service.state.total_requests += 1
         self._is_reply_whole = True
         self.cycle.transport = _SPENT
-        if self.transport.is_closing():
+        if self._lent.is_closing():
             return
         if not self._body.is_whole:
-            self.progress_at = self.loop.time()
+            self.progress_at = self._loop.time()
             self.flow.resume_reading()
         self._give_back_if_over()
 
     # --- inside
 
+    def _begin(self, head: Head, data: bytes) -> None:
+        """Start the application, as uvicorn does when it has read the same head."""
+        service = self._service
+        is_chunked = head.framing is _CHUNKED
+        self._body = RequestBody(content_length=head.content_length, chunked=is_chunked)
+        self._chunks = ChunkDecoder(data[: head.size]) if is_chunked else None
+        self._is_head_only = head.method == b"HEAD"
+        scope = scope_of(service, head, self._server, self._client)
+        cycle = Cycle(
+            service, head, scope, self._lent, self.flow, on_response=self.on_response_complete
+        )
+        self.cycle, self._has_cycle = cycle, True
+        if self._body.is_whole:
+            cycle.more_body = False
+            cycle.message_event.set()
+        elif cycle.waiting_for_100_continue:
+            # The client may never send it: a final reply before a 100 ends the connection, and
+            # says so (lending rule 11).
+            self._keeps_with_body, cycle.keep_alive = cycle.keep_alive, False
+        limit_bytes = self._lender.body_limit_bytes
+        is_refused = head.content_length > limit_bytes
+        app = Refusal(_too_large(limit_bytes)) if is_refused else service.app
+        tasks = service.state.tasks
+        tasks.add(self._loop.create_task(cycle.run(app, tasks)))
+
+    def _take(self, data: bytes) -> int:
+        """Give body bytes to the application; how many of these were some.
+
+        Raises:
+            BadBodyError: The framing is broken.
+            BodyTooLargeError: More is announced than is allowed, and no reply was given yet.
+        """
+        body, cycle = self._body, self.cycle
+        taken = body.feed(data)
+        content = data if taken == len(data) else data[:taken]
+        if self._chunks is not None:
+            limit_bytes = self._lender.body_limit_bytes  # a length over it is refused with the head
+            if body.size > limit_bytes and not self._is_reply_whole:
+                raise _too_large(limit_bytes)
+            content = self._chunks.feed(content)
+        if not cycle.response_complete:
+            cycle.body += content
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.more_body = not body.is_whole
+            cycle.message_event.set()
+        if body.is_whole and self._chunks is not None and not self._chunks.is_whole:
+            # llhttp sees no end where the scanner does: trust neither.
+            raise BadBodyError("the chunked body does not end where its chunks do")
+        return taken
+
     def _let_loop_turn(self) -> None:
         """Hold the application's next write until others had their turn."""
         self.flow.pause_writing()
-        self.loop.call_soon(self._end_turn)
+        self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         if not self._is_buffer_full:
@@ -363,7 +373,7 @@ class Exchange(HttpToolsProtocol):
         if not leftover:
             transport.mark_complete()
         self.loan = _PARKED
-        self.connections.discard(self)
+        self._service.connections.discard(self)
         transport.park(self.flow)
         self._lender.take_back(self, leftover, kept=True)
 
@@ -371,12 +381,15 @@ class Exchange(HttpToolsProtocol):
         """End the request: with a reply if none began, and the connection with it."""
         self._lent.drop_head()
         if not self._lent.has_replied:
-            head_only = self.scope["method"] == "HEAD"
-            self._lent.write(render_error(error, close=True, head_only=head_only))
-        if self.cycle is not None:
-            self.cycle.disconnected = True
+            self._lent.write(render_error(error, close=True, head_only=self._is_head_only))
+        self._tell_gone(is_gone=True)
+        self._lent.close()
+
+    def _tell_gone(self, *, is_gone: bool) -> None:
+        """Wake an application that waits for its client."""
+        if self._has_cycle:
+            self.cycle.disconnected |= is_gone
             self.cycle.message_event.set()
-        self.transport.close()
 
 
 def _too_large(limit_bytes: int) -> BodyTooLargeError:

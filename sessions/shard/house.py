@@ -10,31 +10,19 @@ Spec: docs/lending.md#lone-shard
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
-
-from uvicorn import Config
-from uvicorn.server import ServerState
 
 from sessions.errors import ClientVisibleError, LocalProtocolError, draining_error, starting_error
 from sessions.lending.connection import Connection
 from sessions.lending.group import Group
 from sessions.routing.kinds import Named
+from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange
 from sessions.shard.lent_transport import HeldHeads, HouseTransport, LentTransport
 from sessions.shard.sweep import Sweep
+from sessions.wire.gate import neutral_head
 from sessions.wire.head import Head
 
 _SELF = 0  # the lone shard's index
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _App:
-    """What an exchange needs of a started application."""
-
-    config: Config
-    server_state: ServerState
-    app_state: dict[str, Any]
 
 
 class House:
@@ -42,7 +30,7 @@ class House:
 
     def __init__(self, group: Group) -> None:
         self.body_limit_bytes = group.settings.body_bytes
-        self._app: _App | None = None
+        self._service: Service | None = None
         self._cells = group.cells
         self._loop = asyncio.get_running_loop()
         self._exchanges: dict[int, Exchange] = {}
@@ -52,9 +40,9 @@ class House:
         self._is_closing = False
         self._board = group.board
 
-    def open(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+    def open(self, service: Service) -> None:
         """The application has started: take requests from now on."""
-        self._app = _App(config=config, server_state=server_state, app_state=app_state)
+        self._service = service
 
     @property
     def lent_count(self) -> int:
@@ -82,7 +70,7 @@ class House:
             NotReadyError: The application has not started, or the group is draining.
         """
         del named
-        if self._app is None:
+        if self._service is None:
             raise starting_error()
         if self._is_closing:
             raise draining_error()
@@ -100,12 +88,12 @@ class House:
             self._exchanges[slot.number] = exchange
             exchange.connection_made(connection.transport)
         connection.transport.set_protocol(exchange)
-        exchange.lend(slot.generation, head.size, payload, is_last=self._board.draining)
+        exchange.lend(slot.generation, neutral_head(head), payload, is_last=self._board.draining)
 
     def _new_exchange(self) -> Exchange:
-        if self._app is None:
+        if self._service is None:
             raise LocalProtocolError("a loan before the application has started")
-        return Exchange(self._app.config, self._app.server_state, self._app.app_state, self)
+        return Exchange(self._service, self)
 
     def release(self, slot: int, holders: list[int]) -> None:
         """The connection is gone."""

@@ -14,18 +14,18 @@ import asyncio
 import logging
 import os
 import socket
-from typing import Any, Final
+from typing import Final
 
-from uvicorn import Config
-from uvicorn.server import ServerState
-
-from sessions.errors import ClientVisibleError, LocalProtocolError
+from sessions.errors import ClientVisibleError, LocalProtocolError, RequestError
 from sessions.lending.cells import Cells
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange, LoanState
 from sessions.shard.lent_transport import HeldHeads, LentTransport
 from sessions.shard.sweep import Sweep
+from sessions.wire.head import Head
+from sessions.wire.repeated import RepeatedHeads
 
 logger = logging.getLogger(__name__)
 
@@ -44,18 +44,15 @@ class Loans:
     def __init__(
         self,
         *,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
+        service: Service,
         cells: Cells,
         body_limit_bytes: int,
         body_timeout_s: float,
         parked_limit: int,
     ) -> None:
         self.body_limit_bytes = body_limit_bytes
-        self._config = config
-        self._server_state = server_state
-        self._app_state = app_state
+        self._service = service
+        self._heads = RepeatedHeads()
         self._cells = cells
         self._loop = asyncio.get_running_loop()
         self._exchanges: dict[int, Exchange] = {}
@@ -115,7 +112,7 @@ class Loans:
                 logger.warning("no descriptor left for a connection slot=%d", message.slot)
                 self._refuse(message, RefuseReason.NO_DESCRIPTOR)
                 return
-            exchange = Exchange(self._config, self._server_state, self._app_state, self)
+            exchange = Exchange(self._service, self)
             exchange.slot = message.slot
             self._exchanges[message.slot] = exchange
             task = self._loop.create_task(self._adopt(exchange, descriptor, message))
@@ -129,7 +126,7 @@ class Loans:
         self._parked.pop(message.slot, None)
         parked.lend(
             message.generation,
-            message.head_bytes,
+            self._head_of(message),
             message.payload,
             is_last=bool(message.argument & _LAST),
         )
@@ -145,7 +142,7 @@ class Loans:
             return
         exchange.announce(
             message.generation,
-            message.head_bytes,
+            self._head_of(message),
             message.payload,
             is_last=bool(message.argument & _LAST),
         )
@@ -156,6 +153,14 @@ class Loans:
             sock.close()
             if self._forget_adoption(exchange):
                 self._send_back(message.slot, message.generation, b"", kept=False)
+
+    def _head_of(self, message: Message) -> Head | None:
+        """The head as the router read it, or None if this process reads something else there."""
+        try:
+            head = self._heads.read(message.payload, 0, message.head_bytes)
+        except RequestError:
+            return None
+        return head if head is not None and head.size == message.head_bytes else None
 
     def _forget_adoption(self, exchange: Exchange) -> bool:
         """Whether the router still waits for a word of it: no RELEASE came meanwhile."""

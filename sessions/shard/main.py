@@ -24,6 +24,7 @@ from sessions.lending.messages import Kind, Message
 from sessions.lending.ready import write_ready
 from sessions.lending.waiting import wait_set, wait_until
 from sessions.shard.apps import LoadedApp, load_app
+from sessions.shard.cycle import Service
 from sessions.shard.farewell import Farewell
 from sessions.shard.house import House
 from sessions.shard.loans import Loans
@@ -54,9 +55,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     server = ShardServer(shard_app(loaded, group))
     await server.start(group.shard_socket_path(index))
     loans = Loans(
-        config=server.config,
-        server_state=server.server_state,
-        app_state=server.app_state,
+        service=Service(loaded.asgi, server.server_state, server.app_state),
         cells=group.cells,
         body_limit_bytes=group.settings.body_bytes,
         body_timeout_s=group.settings.body_timeout_s,
@@ -104,7 +103,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     loaded = await asyncio.to_thread(load_app, group, 0)
     server = ShardServer(shard_app(loaded, group))
     await server.start(group.shard_socket_path(0))
-    house.open(server.config, server.server_state, server.app_state)
+    house.open(Service(loaded.asgi, server.server_state, server.app_state))
     farewell = Farewell(group.settings, life, house)
     life.on_ready()
     write_ready(group, listeners)
@@ -121,7 +120,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
 
 
 def shard_app(loaded: LoadedApp, group: Group) -> ASGIApp:
-    """The application with what every shard puts around it."""
+    """What the shard socket serves: the application, and what exchanges and front do elsewhere."""
     return Probed(Guarded(loaded.asgi), group)
 
 

@@ -1,14 +1,18 @@
-"""Where the body of the request in hand ends, whatever its framing.
+"""Where the body of the request in hand ends, and what it says, whatever its framing.
 
 A shard reads exactly one request of a lent connection; bytes behind its last one belong to the
 next exchange and must reach no parser here (lending rule 12). `RequestBody` counts a body of known
-length and scans a chunked one.
+length and scans a chunked one. `ChunkDecoder` has llhttp take the chunks apart, as in a stock
+uvicorn, and must see the same end.
 
 Spec: docs/lending.md#bodies
 """
 
 from __future__ import annotations
 
+from httptools import HttpParserError, HttpRequestParser
+
+from sessions.errors import BadBodyError, LocalProtocolError
 from sessions.wire.chunked import ChunkedScanner
 
 
@@ -55,3 +59,59 @@ class RequestBody:
             taken = end if self.is_whole else len(data)
             self.size = self._scanner.data_bytes
         return taken
+
+
+class ChunkDecoder:
+    """Gives the data of one chunked body; made when its head is read.
+
+    Attributes:
+        is_whole: Whether llhttp saw the end.
+    """
+
+    def __init__(self, head: bytes) -> None:
+        """Start before the first body byte.
+
+        Args:
+            head: The request's raw head, with `Transfer-Encoding: chunked`.
+
+        Raises:
+            BadBodyError: llhttp takes it for something else.
+        """
+        self.is_whole = False
+        self._is_begun = False
+        self._pieces: list[bytes] = []
+        self._parser = HttpRequestParser(self)
+        self.feed(head)
+
+    def feed(self, data: bytes) -> bytes:
+        """The data in the next piece of the body.
+
+        Raises:
+            BadBodyError: llhttp refuses it.
+        """
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            message = "the request body is malformed: Invalid HTTP request received."
+            raise BadBodyError(message) from error
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+    def on_message_begin(self) -> None:
+        """Begin the one request.
+
+        Raises:
+            LocalProtocolError: A second one begins: llhttp ended the body before the scanner did.
+                The parser turns it into its own error, and the bytes are executed by nobody.
+        """
+        if self._is_begun:
+            raise LocalProtocolError("a second request in one loan")
+        self._is_begun = True
+
+    def on_body(self, data: bytes) -> None:
+        """Take data of a chunk."""
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        """Note where llhttp sees the end."""
+        self.is_whole = True

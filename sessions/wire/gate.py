@@ -15,6 +15,7 @@ Spec: docs/lending.md#heads
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from httptools import (
@@ -46,7 +47,8 @@ _HOST_BYTES: Final = (
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%!$&'()*+,;=:[]"
 )
 _UPGRADE_LINE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-_NEUTRAL_LINE: Final = b"\r\nx-noupg:"  # a token of the same seven bytes' length
+_NEUTRAL: Final = b"x-noupg"  # a token of the same seven bytes' length
+_NEUTRAL_LINE: Final = b"\r\n" + _NEUTRAL + b":"
 
 
 class _Seen:
@@ -168,6 +170,14 @@ def neutralise_upgrade(buffer: bytes, head: Head) -> bytes:
     if not head.upgrades:
         return buffer
     return _UPGRADE_LINE.sub(_NEUTRAL_LINE, buffer[: head.size]) + buffer[head.size :]
+
+
+def neutral_head(head: Head) -> Head:
+    """The head that a reader of the neutralised bytes gets; the same object without `Upgrade`."""
+    if not head.upgrades:
+        return head
+    headers = [(_NEUTRAL if name == b"upgrade" else name, value) for name, value in head.headers]
+    return replace(head, headers=headers, upgrades=False)
 
 
 def _refuse_hopeless(buffer: bytes, start: int, end: int) -> None:

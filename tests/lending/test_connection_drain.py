@@ -93,7 +93,7 @@ async def test_a_request_behind_the_last_exchange_is_refused_when_draining(
     stage: FrontStage,
 ) -> None:
     client, connection = await stage.lent(ASK)
-    stage.front._is_closing = True
+    stage.front.is_closing = True
     stage.dispatcher.refusal = NotReadyError("draining")
     connection.take_back(0, ASK, kept=True)
     reply = await client.read_reply()
@@ -106,7 +106,7 @@ async def test_a_probe_says_close_when_draining(stage: FrontStage) -> None:
     await client.send(LIVE[:5])
     connection = await stage.connection()
     await wait_until_async(lambda: bool(connection._buffer), "the first bytes")
-    stage.front._is_closing = True
+    stage.front.is_closing = True
     connection.hurry()
     await client.send(LIVE[5:])
     reply = await client.read_reply()

@@ -94,7 +94,6 @@ async def test_one_exchange_serves_all_loans_of_a_connection(stage: Stage, app: 
         (exchange,) = stage.exchanges
         seen.add(id(exchange))
         assert exchange.loan is LoanState.PARKED
-        assert exchange.timeout_keep_alive_task is None
     assert len(seen) == 1
     assert not stage.server_state.connections
     assert stage.server_state.total_requests == 3

@@ -287,12 +287,10 @@ async def test_a_released_descriptor_that_becomes_no_socket_is_closed_without_a_
     assert open_descriptors() == before
 
 
-# --- uvicorn (rule 23)
+# --- uvicorn
 
 
-async def test_no_keep_alive_timer_is_armed_and_parked_copies_are_no_connections(
-    stage: LoansStage, app: HeldApp
-) -> None:
+async def test_parked_copies_are_no_connections_of_uvicorn(stage: LoansStage, app: HeldApp) -> None:
     connection = stage.connection()
     state = stage.shard.server.server_state
     stage.lend(GET, 1, of=connection)
@@ -302,7 +300,6 @@ async def test_no_keep_alive_timer_is_armed_and_parked_copies_are_no_connections
     await call.reply(b"ok")
     await stage.answer()
     assert exchange.loan is LoanState.PARKED
-    assert exchange.timeout_keep_alive_task is None
     assert not state.connections
     assert state.total_requests == 1
     stage.lend(GET, 2)

@@ -1,4 +1,4 @@
-"""Where one request body ends: by count and by chunks, in every split, and never past its end."""
+"""Where one request body ends, and what chunks say, in every split, and never past its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.errors import BadBodyError
-from sessions.shard.request_body import RequestBody
+from sessions.shard.request_body import ChunkDecoder, RequestBody
 from tests.support.raw import chunked
 
 BEHIND = b"GET /next HTTP/1.1\r\n\r\n"
@@ -108,3 +108,29 @@ def test_broken_chunks_are_an_error(data: bytes) -> None:
 def test_it_knows_its_framing_and_what_was_announced(*, is_chunked: bool, size: int) -> None:
     body = RequestBody(content_length=size, chunked=is_chunked)
     assert (body.is_chunked, body.size) == (is_chunked, size)
+
+
+# --- what chunks say
+
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 7, 1000])
+def test_chunks_are_taken_apart_in_every_split(piece_bytes: int) -> None:
+    decoder = ChunkDecoder(HEAD)
+    assert not decoder.is_whole
+    pieces = [CHUNKED[at : at + piece_bytes] for at in range(0, len(CHUNKED), piece_bytes)]
+    assert b"".join(decoder.feed(piece) for piece in pieces) == b"hello!"
+    assert decoder.is_whole
+
+
+@pytest.mark.parametrize("data", [b"zz\r\n", b"3\r\nabcd\r\n", chunked(b"abc", 3) + BEHIND])
+def test_what_llhttp_refuses_is_refused(data: bytes) -> None:
+    decoder = ChunkDecoder(HEAD)
+    with pytest.raises(BadBodyError, match="malformed"):
+        decoder.feed(data)
+
+
+def test_a_head_that_llhttp_refuses_is_refused() -> None:
+    with pytest.raises(BadBodyError):
+        ChunkDecoder(b"zz")

@@ -21,10 +21,10 @@ from sessions.lending.group import Group
 from sessions.lending.messages import Message
 from sessions.router.dispatch import Dispatch
 from sessions.router.shards import ShardLink
+from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange
 from sessions.shard.house import House
 from sessions.shard.loans import Loans
-from sessions.shard.refusal import Guarded
 from sessions.shard.server import ShardServer
 from tests.support.held_app import Call, HeldApp
 from tests.support.loops import open_descriptors
@@ -38,11 +38,9 @@ class ShardStage:
     """One shard behind the router."""
 
     def __init__(self, group: Group, app: App) -> None:
-        self.server = ShardServer(cast("Any", Guarded(app)))
+        self.server = ShardServer(cast("Any", app))
         self.loans = Loans(
-            config=self.server.config,
-            server_state=self.server.server_state,
-            app_state={},
+            service=Service(app, self.server.server_state, {}),
             cells=group.cells,
             body_limit_bytes=group.settings.body_bytes,
             body_timeout_s=group.settings.body_timeout_s,
@@ -91,10 +89,10 @@ class Stage:
             for index, app in enumerate(apps):
                 self._add_shard(self.dispatch, index, ShardStage(group, app))
         else:
-            server = ShardServer(cast("Any", Guarded(apps[0])))
+            server = ShardServer(cast("Any", apps[0]))
             self.server_state = server.server_state
             self.house = House(group)
-            self.house.open(server.config, server.server_state, {})
+            self.house.open(Service(apps[0], server.server_state, {}))
             self.front = Front(group, self.house)
 
     def _add_shard(self, dispatch: Dispatch, index: int, shard: ShardStage) -> None:

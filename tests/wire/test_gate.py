@@ -16,7 +16,7 @@ from sessions.errors import (
     UpgradeRefusedError,
 )
 from sessions.wire import gate
-from sessions.wire.gate import neutralise_upgrade, read_head, strip_leading_crlf
+from sessions.wire.gate import neutral_head, neutralise_upgrade, read_head, strip_leading_crlf
 from sessions.wire.head import Framing, Head
 from tests.support.request_heads import BY_HAND, BY_LLHTTP, CONNECTION, StockReader, raw_of
 
@@ -371,7 +371,9 @@ def test_a_head_it_takes_is_the_head_that_llhttp_and_a_uvicorn_see(
         return
     if head is None:
         return
-    seen = StockReader(neutralise_upgrade(raw[: head.size], head))
+    neutral = neutralise_upgrade(raw[: head.size], head)
+    assert read_head(neutral, 0, LIMIT) == neutral_head(head)
+    seen = StockReader(neutral)
     assert seen.sizes == [head.size]
     assert seen.keep_alive is head.keep_alive
     assert seen.url == head.target
