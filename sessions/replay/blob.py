@@ -177,18 +177,32 @@ class StoredBlob:
         text = self._text
         body_from = len(text.inline_head)
         body_to = body_from + self.body_bytes
+        low, high = max(start, body_from) - body_from, min(stop, body_to) - body_from
+        parts = locate(text.extents, self._ends, low, high)
+        if len(parts) == 1 and parts[0].size_bytes == stop - start:
+            whole = self._read_part(parts[0], is_nowait=is_nowait)
+            if whole is not None:
+                return whole
         found = bytearray(stop - start)
         view = memoryview(found)
         head = text.inline_head[start:stop]
         view[: len(head)] = head
         done = len(head)
-        low, high = max(start, body_from) - body_from, min(stop, body_to) - body_from
-        for part in locate(text.extents, self._ends, low, high):
+        for part in parts:
             if not self._fill(view[done : done + part.size_bytes], part, is_nowait=is_nowait):
                 return None
             done += part.size_bytes
         view[done:] = text.inline_tail[max(0, start - body_to) : max(0, stop - body_to)]
         return bytes(found)
+
+    def _read_part(self, part: Extent, *, is_nowait: bool) -> bytes | None:
+        """A part at once, without the two copies that `_fill` costs; None if it may wait."""
+        if self._file is None or (is_nowait and self._file.waits):
+            return None
+        try:
+            return self._file.read(part.start, part.start + part.size_bytes)
+        except OSError as error:
+            raise ReplayStoreError(f"stored replay cannot be read: {error.strerror}") from error
 
     def _fill(self, view: memoryview, part: Extent, *, is_nowait: bool) -> bool:
         if self._file is None:

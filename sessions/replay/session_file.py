@@ -46,6 +46,11 @@ class SessionFile:
         self._end = 0
         self._can_nowait = True
 
+    @property
+    def waits(self) -> bool:
+        """Whether reading and writing may wait for a disk."""
+        return self._waits
+
     def reach(self, stop: int) -> None:
         """Say, before it is written, how far the file will go."""
         self._end = max(self._end, stop)
@@ -64,9 +69,12 @@ class SessionFile:
         Raises:
             OSError: Also if the file ends before it.
         """
-        found = bytearray(stop - start)
-        self.read_into(memoryview(found), start)
-        return bytes(found)
+        found = os.pread(self._fd, stop - start, start)
+        if len(found) == stop - start:
+            return found
+        buffer = bytearray(stop - start)  # seldom: a signal came, or the file is too short
+        self.read_into(memoryview(buffer), start)
+        return bytes(buffer)
 
     def read_into(self, into: memoryview, offset: int) -> None:
         """Fill a buffer from the file.
