@@ -24,6 +24,7 @@ from sessions.core.samples.assembly import SampleRules, TurnSample, assemble
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.samples_request import SamplesRequest
 from sessions.core.samples.tensors import tensors_of
+from sessions.core.turnstile import Turnstile
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.splice import size_of
 from sessions.tokens.prompts import PromptBuilder
@@ -44,6 +45,7 @@ async def samples_reply_of(
     *,
     prompts: PromptBuilder,
     pins: ExitStack,
+    turnstile: Turnstile,
 ) -> Response:
     """Make the reply; its first piece is there.
 
@@ -53,6 +55,7 @@ async def samples_reply_of(
         wanted: What the client wants.
         prompts: Of the tokenizer and family of the session.
         pins: Of the blobs that `blobs_in` names; the reply takes them over unless this raises.
+        turnstile: Of all long replies of the process.
 
     Raises:
         UnprocessableError: No sample can be made; see `assemble`.
@@ -65,6 +68,8 @@ async def samples_reply_of(
     )
     size_bytes = sum(map(size_of, parts))
     pieces = pieces_of(parts, 0, size_bytes)
-    reply = RecordStream(HTTPStatus.OK, [_BLOB_TYPE], pieces, size_bytes, pins.pop_all())
+    reply = RecordStream(
+        HTTPStatus.OK, [_BLOB_TYPE], pieces, size_bytes, pins=pins.pop_all(), turnstile=turnstile
+    )
     await reply.begin()
     return reply

@@ -15,6 +15,7 @@ from sessions.core.record_stream import PIECE_BYTES, pin
 from sessions.core.samples.assembly import TurnSample
 from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import SamplesRequest
+from sessions.core.turnstile import Turnstile
 from sessions.errors import ReplayStoreError, SamplesMisalignedError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import sent_by
@@ -28,7 +29,9 @@ async def reply_of(
     prompts: PromptBuilder, turns: Sequence[TurnSample], pins: ExitStack, limit: int | None = None
 ) -> Response:
     wanted = SamplesRequest(max_seq_len=limit)
-    return await samples_reply_of(turns, {"told": 1}, wanted, prompts=prompts, pins=pins)
+    return await samples_reply_of(
+        turns, {"told": 1}, wanted, prompts=prompts, pins=pins, turnstile=Turnstile()
+    )
 
 
 def session_of(
