@@ -138,6 +138,8 @@ class Comparison:
                 self._choose(blob)
                 return
         self.is_over = True
+        if not self.place:
+            self.end()
 
     def _peek_other(self, blob: StoredBlob, size: int) -> int:
         try:

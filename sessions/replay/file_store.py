@@ -59,6 +59,11 @@ class FileReplayStore:
         self._scratch = bytearray(PIECE_BYTES)
 
     @property
+    def waits(self) -> bool:
+        """Whether a disk may be waited for."""
+        return self._files.waits
+
+    @property
     def stored_bytes(self) -> int:
         """Bytes held now, shared prefixes once, unfinished blobs included."""
         self._reap()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sessions.replay.blobs import BlobWriter, ReplayBlob, ReplayStore
 from sessions.replay.file_store import FileReplayStore, open_replay_store
+from tests.support.replay_feeding import feed, put, read_all
+from tests.support.waiting import wait_until
 
 LONG = bytes(range(256)) * 4096  # 1 MiB
 PIECE = 100_003
@@ -21,37 +22,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileReplay
     opened.close()
 
 
-async def feed(writer: BlobWriter, text: bytes, piece: int = PIECE) -> int:
-    """Feed all of it; returns how much was shared."""
-    left, shared = memoryview(text), 0
-    while left:
-        part = left[:piece]
-        taken, equal = writer.feed_nowait(part)
-        assert 0 <= equal <= taken <= len(part)
-        shared += equal
-        left = left[taken:]
-        if taken < len(part):
-            await writer.wait_ready()
-    return shared
-
-
-async def put(store: ReplayStore, text: bytes, session: str = "s", field: str = "f") -> ReplayBlob:
-    writer = store.begin(session, field)
-    await feed(writer, text)
-    return await writer.finish()
-
-
-def read(blob: ReplayBlob, step: int = 1 << 20) -> bytes:
-    starts = range(0, blob.size_bytes, step)
-    return b"".join(blob.read(at, min(at + step, blob.size_bytes)) for at in starts)
-
-
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 8, 16, 255, 256, 257, PIECE, len(LONG)])
 async def test_a_blob_is_read_as_it_was_fed(store: FileReplayStore, size: int):
     text = LONG[:size]
     blob = await put(store, text)
     assert (blob.size_bytes, blob.head, blob.tail) == (size, text[:256], text[-4:])
-    assert read(blob) == text
+    assert read_all(blob) == text
     assert store.stored_bytes == size
 
 
@@ -68,7 +44,7 @@ async def test_a_blob_that_goes_on_from_another_stores_only_the_rest(store: File
     shared = await feed(writer, LONG)
     assert 499_990 <= shared <= 500_000
     assert writer.new_bytes == len(LONG) - shared
-    assert read(await writer.finish()) == LONG
+    assert read_all(await writer.finish()) == LONG
     assert store.stored_bytes <= len(LONG) + 16
 
 
@@ -84,7 +60,7 @@ async def test_nothing_is_shared_with_a_blob_that_must_not_be(store: FileReplayS
     writer = store.begin("s", "f")
     await feed(writer, LONG)
     bad = await writer.finish(is_shared=False)
-    assert read(bad) == LONG
+    assert read_all(bad) == LONG
     writer = store.begin("s", "f")
     assert await feed(writer, LONG) == 0
     writer.abort()
@@ -98,9 +74,8 @@ async def test_an_aborted_blob_leaves_nothing(store: FileReplayStore):
     assert store.stored_bytes == PIECE
     writer.abort()
     writer.abort()
-    while store.stored_bytes:  # a thread may be writing just now
-        pass
-    assert read(await put(store, LONG)) == LONG
+    wait_until(lambda: not store.stored_bytes, "what a thread wrote just then is freed")
+    assert read_all(await put(store, LONG)) == LONG
 
 
 async def test_abort_after_finish_does_nothing(store: FileReplayStore):
@@ -108,7 +83,7 @@ async def test_abort_after_finish_does_nothing(store: FileReplayStore):
     await feed(writer, LONG)
     blob = await writer.finish()
     writer.abort()
-    assert read(blob) == LONG
+    assert read_all(blob) == LONG
 
 
 async def test_a_discarded_blob_takes_with_it_only_what_nobody_shares(store: FileReplayStore):
@@ -116,7 +91,7 @@ async def test_a_discarded_blob_takes_with_it_only_what_nobody_shares(store: Fil
     second = await put(store, LONG)
     store.discard("s", [second])
     assert store.stored_bytes <= 600_000 + 16
-    assert read(first) == LONG[:600_000]
+    assert read_all(first) == LONG[:600_000]
     store.discard("s", [first, second])
     assert store.stored_bytes == 0
 
@@ -125,7 +100,7 @@ async def test_unknown_blobs_and_sessions_are_ignored(store: FileReplayStore):
     blob = await put(store, LONG)
     store.discard("other", [blob])
     store.drop_session("other")
-    assert read(blob) == LONG
+    assert read_all(blob) == LONG
 
 
 async def test_a_pinned_blob_stays_until_it_is_unpinned_as_often(store: FileReplayStore):
@@ -136,7 +111,7 @@ async def test_a_pinned_blob_stays_until_it_is_unpinned_as_often(store: FileRepl
     store.discard("s", [blob])
     store.drop_session("t")
     blob.unpin()
-    assert (read(blob), read(other)) == (LONG, LONG[::-1])
+    assert (read_all(blob), read_all(other)) == (LONG, LONG[::-1])
     blob.unpin()
     other.unpin()
     assert store.stored_bytes == 0
@@ -148,7 +123,7 @@ async def test_a_dropped_session_is_forgotten_and_may_come_again(store: FileRepl
     assert store.stored_bytes == 0
     writer = store.begin("s", "f")
     assert await feed(writer, LONG) == 0
-    assert read(await writer.finish()) == LONG
+    assert read_all(await writer.finish()) == LONG
 
 
 async def test_a_blob_that_is_written_while_its_session_is_dropped_can_be_finished(
@@ -160,7 +135,7 @@ async def test_a_blob_that_is_written_while_its_session_is_dropped_can_be_finish
     store.drop_session("s")
     await feed(writer, LONG[800_000:])
     blob = await writer.finish()
-    assert read(blob) == LONG
+    assert read_all(blob) == LONG
     store.discard("s", [blob])
     assert store.stored_bytes == 0
 
@@ -171,7 +146,7 @@ async def test_the_blob_that_is_compared_with_may_be_discarded_meanwhile(store: 
     await feed(writer, LONG[:300_000])
     store.discard("s", [base])
     await feed(writer, LONG[300_000:])
-    assert read(await writer.finish()) == LONG
+    assert read_all(await writer.finish()) == LONG
     assert store.stored_bytes <= len(LONG) + 16
 
 
@@ -183,4 +158,4 @@ async def test_overlapping_blobs_of_one_session_do_not_touch_each_other(store: F
         for writer, text in zip(writers, texts, strict=True):
             await feed(writer, text[at : at + PIECE])
     blobs = [await writer.finish() for writer in writers]
-    assert [read(blob) for blob in blobs] == texts
+    assert [read_all(blob) for blob in blobs] == texts

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.replay import budget as budget_module
 from sessions.replay.budget import SMALL_BYTES, STALL_S, Holder, IngestBudget
+from tests.support.waiting import wait_until_async
 
 LIMIT = 10 * SMALL_BYTES
 
@@ -22,12 +23,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def test_below_the_limit_everybody_goes_on():
@@ -88,7 +83,7 @@ async def test_who_waits_goes_on_when_there_is_room_again():
     old.charge(LIMIT)
     young.charge(SMALL_BYTES)
     waiting = asyncio.create_task(young.wait_room())
-    await until(lambda: budget.waiting_count == 1)
+    await wait_until_async(lambda: budget.waiting_count == 1, "it waits")
     old.charge(0)
     assert not waiting.done()
     old.release()
@@ -97,7 +92,7 @@ async def test_who_waits_goes_on_when_there_is_room_again():
     assert budget.waiting_count == 0
 
 
-async def test_who_waits_goes_on_when_the_oldest_stalls(monkeypatch):
+async def test_who_waits_goes_on_when_the_oldest_stalls(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(budget_module, "STALL_S", 0.05)
     budget = IngestBudget(LIMIT)
     old, young = budget.open(), budget.open()
@@ -125,7 +120,7 @@ async def test_a_cancelled_wait_leaves_no_trace():
     young = budget.open()
     young.charge(SMALL_BYTES)
     waiting = asyncio.create_task(young.wait_room())
-    await until(lambda: budget.waiting_count == 1)
+    await wait_until_async(lambda: budget.waiting_count == 1, "it waits")
     waiting.cancel()
     await asyncio.wait([waiting])
     assert budget.waiting_count == 0
