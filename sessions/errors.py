@@ -346,6 +346,18 @@ def draining_error() -> NotReadyError:
     return NotReadyError("the server is draining, try again later")
 
 
+def stopped_error(graceful_s: float | None) -> GroupStoppedError:
+    """The answer for what a stop overtook.
+
+    Args:
+        graceful_s: How long it had; None when there was no time for it.
+    """
+    why = "it was told to stop at once"
+    if graceful_s is not None:
+        why = f"it was told to stop, and {graceful_s:g} s for what was in flight are over"
+    return GroupStoppedError(f"the server stopped before this request had an answer: {why}")
+
+
 class OverloadedError(NotReadyError):
     """A queue or a limit of ours is full for now."""
 

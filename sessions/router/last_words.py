@@ -48,7 +48,7 @@ async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead:
     await wait_until(lambda: group.board.cause, limit_s=CAUSE_WAIT_S, poll_s=_POLL_S)
     dispatch.cause = group.board.cause or dispatch.cause
     logger.error("last words cause=%r in_flight=%d", dispatch.cause, dispatch.lent_count)
-    _kill([link for link in dispatch.links.values() if link is not dead])
+    kill_shards([link for link in dispatch.links.values() if link is not dead])
     for link in dispatch.links.values():
         link.channel.read_to_end()
     for link in dispatch.links.values():
@@ -57,7 +57,7 @@ async def speak_last_words(group: Group, front: Front, dispatch: Dispatch, dead:
     await wait_until(lambda: not front.connections, limit_s=FLUSH_WAIT_S, poll_s=_POLL_S)
 
 
-def _kill(links: Sequence[ShardLink]) -> None:
+def kill_shards(links: Sequence[ShardLink]) -> None:
     """End live shards and wait for them: a moment, since nothing else is left to do."""
     for link in links:
         with contextlib.suppress(ProcessLookupError):

@@ -28,6 +28,7 @@ from sessions.router.dispatch import Dispatch
 from sessions.router.judgement import judge_and_go_on
 from sessions.router.last_words import speak_last_words
 from sessions.router.shards import ShardLink
+from sessions.router.stuck_shards import answer_for_stuck_shards
 from sessions.settings import ExitPolicy
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,9 @@ class _Router:
         self._life.watch_idle(lambda: not self._dispatch.lent_count)
         await self._front.start(self._listeners)
         beats = asyncio.create_task(self._beat())
+        overdue = asyncio.create_task(
+            answer_for_stuck_shards(self._group, self._life, self._front, self._dispatch)
+        )
         limit_s = self._group.settings.boot_deadline_s + _BOOT_GRACE_S
         boot = self._loop.call_later(limit_s, self._on_boot_deadline)
         await self._life.stop_requested.wait()
@@ -87,6 +91,7 @@ class _Router:
             self._loop.remove_reader(link.pidfd)
             os.close(link.pidfd)
             link.channel.close()
+        overdue.cancel()
         beats.cancel()
         self._life.on_drained()
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from sessions.errors import ClientVisibleError, GroupStoppedError
+from sessions.errors import ClientVisibleError
 from sessions.lending.group import Life
-from sessions.lending.waiting import wait_set
+from sessions.lending.overdue import wait_overdue
 from sessions.settings import Settings
 
 _AGAIN_S: Final = 0.05
@@ -52,14 +52,7 @@ class Farewell:
             self._life.end_cut(f"requests cut: {self._cut_count}")
 
     async def _speak(self) -> None:
-        await self._life.stop_requested.wait()
-        graceful_s = self._settings.graceful_s
-        why = "it was told to stop at once"
-        if not await wait_set(
-            self._life.hurry_requested, self._settings.drain_delay_s + graceful_s
-        ):
-            why = f"it was told to stop, and {graceful_s} s for what was in flight are over"
-        error = GroupStoppedError(f"the server stopped before this request had an answer: {why}")
+        error = await wait_overdue(self._settings, self._life)
         while True:
             self._cut_count += self._exchanges.give_up(error)
             await asyncio.sleep(_AGAIN_S)

@@ -109,6 +109,20 @@ def test_an_exchange_that_outlives_the_graceful_time_is_answered_and_exits_72(
     assert "requests cut: 1" in did_not_drain(group)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_exchange_of_a_stuck_shard_is_answered_by_the_router(
+    groups: Groups, number: signal.Signals
+):
+    group = start(groups, ROUTED_FOUR, SESSIONS_GRACEFUL_S="1")
+    connection = in_flight(group, 60)
+    for member in group.pids:
+        if member.startswith("shard"):
+            group.signal(member, signal.SIGSTOP)
+    group.signal("arbiter", number)
+    assert_stopped(connection, "it was told to stop")
+    assert group.wait_exit() == 72
+
+
 def assert_stopped(connection: RawConnection, why: str) -> None:
     """The exchange is answered, and its connection ended."""
     reply = connection.read_reply()

@@ -191,5 +191,5 @@ def test_shards_that_do_not_die_are_waited_for_together(monkeypatch: pytest.Monk
     monkeypatch.setattr(select, "poll", SlowPoll)
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda pidfd, _number: killed.append(pidfd))
-    last_words._kill([link_of(0, pidfd=7), link_of(1, pidfd=8)])
+    last_words.kill_shards([link_of(0, pidfd=7), link_of(1, pidfd=8)])
     assert clock[0] == pytest.approx(100.0 + last_words.DEATH_WAIT_S)
