@@ -66,6 +66,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     loans.attach(channel)
     life.watch_idle(lambda: not loans.lent_count)
     farewell = Farewell(group.settings, life, loans)
+    _publish(life, loaded, server)  # first: who is ready and never beat is stale
     life.on_ready()
     channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))  # last: the router is ready by it
     beats = asyncio.create_task(_beat(life, loaded, server))
@@ -105,6 +106,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     await server.start(group.shard_socket_path(0))
     house.open(Service(loaded.asgi, server.server_state, server.app_state))
     farewell = Farewell(group.settings, life, house)
+    _publish(life, loaded, server)  # first: who is ready and never beat is stale
     life.on_ready()
     write_ready(group, listeners)
     beats = asyncio.create_task(_beat(life, loaded, server))
@@ -136,6 +138,9 @@ async def _connect(group: Group) -> socket.socket:
 
 async def _beat(life: Life, loaded: LoadedApp, server: ShardServer) -> None:
     while True:
-        requests = server.server_state.total_requests
-        life.beat(sessions=loaded.open_sessions(), requests=requests)
         await asyncio.sleep(_BEAT_S)
+        _publish(life, loaded, server)
+
+
+def _publish(life: Life, loaded: LoadedApp, server: ShardServer) -> None:
+    life.beat(sessions=loaded.open_sessions(), requests=server.server_state.total_requests)

@@ -168,6 +168,28 @@ async def test_a_shard_says_hello_when_it_can_serve(router: RouterEnd) -> None:
     assert router.life.is_drained
 
 
+class WatchedLife(FakeLife):
+    """Notes how often it had beaten when it was ready."""
+
+    beats_before: int = 0
+
+    def on_ready(self) -> None:
+        self.beats_before = len(self.beats)
+        super().on_ready()
+
+
+async def test_a_shard_has_beaten_when_it_is_ready(router: RouterEnd) -> None:
+    """Else a probe that comes at once finds a shard whose loop does not beat."""
+    life = WatchedLife(router.group, 2, os.getpid())
+    serving = asyncio.create_task(serve_shard(router.group, 1, life))
+    end = await router.accept()
+    await wait_until_async(lambda: life.is_ready, "the shard to be ready")
+    assert life.beats_before == 1
+    router.group.board.set_draining()
+    end.close()
+    await serving
+
+
 async def test_a_shard_serves_what_is_lent_and_ends_with_its_channel(router: RouterEnd) -> None:
     serving = asyncio.create_task(serve_shard(router.group, 1, router.life))
     end = await router.accept()
