@@ -62,7 +62,10 @@ class _Growing:
 
 
 class Intake:
-    """Takes one reply; see the module docstring. Ended by `finish`, or by `abort` if it failed."""
+    """Takes one reply; see the module docstring.
+
+    `finish` gives what was taken; `abort` must be called at last, whether that failed or not.
+    """
 
     def __init__(self, store: ReplayStore, session_id: str, budget: IngestBudget) -> None:
         """Begin with an empty reply.
@@ -115,8 +118,8 @@ class Intake:
         """The whole reply was fed: keep its blobs.
 
         Returns:
-            The reply in parts. Its blobs belong to the caller now: to discard if no turn is made of
-            them.
+            The reply in parts. Its blobs belong to the caller now, to discard if no turn is made of
+            them. They can be read until `abort` even if the session is dropped meanwhile.
 
         Raises:
             ReplayStoreError: The store's disk failed or is full; abort.
@@ -136,18 +139,19 @@ class Intake:
         if not is_usual:
             text = await _restore(text, blobs)
             self._forget()
+            self._let_go()
             blobs = ()
         self._is_over = True
         self._holder.release()
         return TakenText(text=text, blobs=blobs)
 
     def abort(self) -> None:
-        """Forget the reply. Has no effect after `finish`, or when done again."""
-        if self._is_over:
-            return
-        self._is_over = True
-        self._forget()
-        self._holder.release()
+        """Forget the reply; after `finish` only let go of its blobs. May be done again."""
+        if not self._is_over:
+            self._is_over = True
+            self._forget()
+            self._holder.release()
+        self._let_go()
 
     def _take(self, piece: memoryview) -> memoryview:
         """Take what can be taken without waiting; what is left. That is of the open blob."""
@@ -229,10 +233,17 @@ class Intake:
             self._session_id, [blob.blob for blob in self._blobs if blob.blob is not None]
         )
 
+    def _let_go(self) -> None:
+        for blob in self._blobs:
+            if blob.blob is not None:
+                blob.blob.unpin()
+        self._blobs.clear()
+
 
 async def _finish(blob: _Growing, *, is_shared: bool) -> None:
     if blob.blob is None and blob.writer is not None:
         blob.blob = await blob.writer.finish(is_shared=is_shared)
+        blob.blob.pin()
         blob.new_bytes = blob.writer.new_bytes
 
 

@@ -1,7 +1,10 @@
 """A reply taken apart says what the whole one says, whatever it is: the law, on many bodies."""
 
+import itertools
 import json
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,7 +12,9 @@ import pytest
 from sessions.core.json_text import Json, parse_engine_json
 from sessions.core.replay_fields import take_replay_fields
 from sessions.core.taken_reply import TakenReply, read_taken
+from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
+from sessions.replay.file_store import open_replay_store
 from sessions.replay.intake import Intake
 from sessions.replay.splice import SplicedText
 from sessions.replay.taken import TakenText
@@ -31,20 +36,27 @@ def exact(value: Json) -> str:
     return json.dumps(value)
 
 
-async def taken_of(rng: Random, store: SlowStore, body: bytes) -> TakenText:
+async def taken_of(rng: Random, store: ReplayStore, body: bytes) -> TakenText:
     intake = Intake(store, "s", IngestBudget(1 << 30))
     for piece in pieces_of(rng, body):
         if not intake.feed(piece):
             await intake.wait_room()
     taken = await intake.finish()
-    assert store.writers == []
+    intake.abort()
     assert taken.restore() == body
     return taken
 
 
-async def check(rng: Random, store: SlowStore, body: bytes) -> str:
+async def check(rng: Random, store: ReplayStore, body: bytes) -> str:
     """Compare both ways to read a body; says which kind of case it was."""
     taken = await taken_of(rng, store, body)
+    kind = await compare(taken, body)
+    if rng.random() < 0.3:  # no turn was made of it
+        store.discard("s", [blob.blob for blob in taken.blobs])
+    return kind
+
+
+async def compare(taken: TakenText, body: bytes) -> str:
     try:
         whole, is_strict = parse_engine_json(body)
     except ValueError:
@@ -79,15 +91,10 @@ async def check(rng: Random, store: SlowStore, body: bytes) -> str:
     )
 
 
-@pytest.mark.timeout(60 + CASES // 50)
-async def test_a_reply_taken_apart_is_read_as_the_whole_one():
+async def run(stores: Iterator[ReplayStore], cases: int) -> dict[str, int]:
     seen: dict[str, int] = {}
-    store = SlowStore()
-    for case in range(CASES):
+    for case, store in enumerate(itertools.islice(stores, cases)):
         rng = Random(SEED + case)
-        if case % 16 == 0:
-            takes = rng.choice((7, 200, *[1 << 20] * 6))
-            store = SlowStore(takes=takes, is_on_disk=rng.random() < 0.05)
         body = body_of(rng)
         try:
             kind = await check(rng, store, body)
@@ -95,5 +102,40 @@ async def test_a_reply_taken_apart_is_read_as_the_whole_one():
             error.add_note(f"case {case} of seed {SEED}: {body!r}")
             raise
         seen[kind] = seen.get(kind, 0) + 1
+    return seen
+
+
+def slow_stores() -> Iterator[SlowStore]:
+    rng = Random(SEED)
+    while True:
+        store = SlowStore(
+            takes=rng.choice((7, 200, *[1 << 20] * 6)), is_on_disk=rng.random() < 0.05
+        )
+        for _ in range(16):
+            yield store
+            assert store.writers == []
+
+
+@pytest.mark.timeout(60 + CASES // 50)
+async def test_a_reply_taken_apart_is_read_as_the_whole_one():
+    seen = await run(slow_stores(), CASES)
     for kind in ("no JSON", "no JSON, with blobs", "nothing taken", "taken", "put back"):
         assert seen.get(kind, 0) > CASES // 100, seen
+
+
+@pytest.mark.timeout(60 + CASES // 50)
+@pytest.mark.parametrize("place", ["memory", "spool"])
+async def test_the_store_gives_back_what_it_took(place: str, tmp_path: Path):
+    store = open_replay_store(str(tmp_path) if place == "spool" else "")
+    usage = store.usage()
+
+    def stores() -> Iterator[ReplayStore]:
+        while True:
+            for _ in range(40):
+                yield store
+            store.drop_session("s")
+
+    await run(stores(), CASES // (10 if place == "memory" else 40))
+    store.drop_session("s")
+    assert store.usage() == usage
+    store.close()

@@ -1,11 +1,13 @@
 import asyncio
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from sessions.errors import LocalProtocolError, ReplayStoreError
 from sessions.replay.budget import IngestBudget
+from sessions.replay.file_store import open_replay_store
 from sessions.replay.intake import MAX_BLOBS, Intake
 from sessions.replay.taken import TakenText
 from tests.support.slow_store import SlowStore
@@ -29,6 +31,7 @@ async def take(store: SlowStore, body: bytes, *, size: int = 1 << 20) -> TakenTe
     taken = await intake.finish()
     intake.abort()
     assert store.writers == []
+    assert [blob for blob in store.all_blobs if blob.pins] == []
     assert taken.restore() == body
     return taken
 
@@ -183,17 +186,21 @@ async def test_an_aborted_reply_leaves_nothing():
     intake.abort()
     intake.abort()
     assert (store.blobs, store.writers, budget.held_bytes) == ([], [], 0)
+    assert [blob.pins for blob in store.all_blobs] == [0]
     with pytest.raises(LocalProtocolError):
         intake.feed(memoryview(b"x"))
 
 
-async def test_a_finished_reply_cannot_be_aborted():
+async def test_a_finished_reply_is_kept_and_no_longer_held_when_it_is_aborted():
     store = SlowStore()
     intake = intake_of(store)
-    await feed(intake, text_of(BLOB))
+    await feed(intake, text_of(BLOB, BLOB))
     await intake.finish()
+    assert [blob.pins for blob in store.all_blobs] == [1, 1]
     intake.abort()
-    assert len(store.blobs) == 1
+    intake.abort()
+    assert [blob.pins for blob in store.all_blobs] == [0, 0]
+    assert len(store.blobs) == 2
 
 
 async def test_a_broken_disk_fails_the_reply_and_leaves_nothing():
@@ -259,6 +266,24 @@ async def test_more_blobs_than_any_reply_has_stay_text():
     body = text_of(*iterate("QUJD" * 64, MAX_BLOBS + 5))
     taken = await take(store, body)
     assert len(taken.blobs) == MAX_BLOBS
+
+
+@pytest.mark.parametrize("body", [text_of(BLOB, BLOB, LONGER), text_of(BLOB, LONGER + "-AAA")])
+@pytest.mark.parametrize("place", ["memory", "spool"])
+async def test_a_session_may_go_while_its_reply_arrives(place: str, body: bytes, tmp_path: Path):
+    store = open_replay_store(str(tmp_path) if place == "spool" else "")
+    begun = store.usage()
+    for cut in (10, 3000, 6000, 13_000, len(body)):
+        intake = Intake(store, "s", IngestBudget(1 << 30))
+        await feed(intake, body[:cut], size=999)
+        store.drop_session("s")
+        await feed(intake, body[cut:], size=999)
+        taken = await intake.finish()
+        assert taken.restore() == body
+        intake.abort()
+        store.discard("s", [blob.blob for blob in taken.blobs])
+        assert store.usage() == begun
+    store.close()
 
 
 def iterate(text: str, count: int) -> Iterable[str]:

@@ -91,6 +91,7 @@ class SlowWriter:
         blob = SlowBlob(self._store, bytes(self._text))
         self._store.writers.remove(self)
         self._store.blobs.append(blob)
+        self._store.all_blobs.append(blob)
         self._store.new_bytes += self.new_bytes
         if is_shared:
             self._store.latest[self._key] = blob.text
@@ -109,6 +110,7 @@ class SlowStore:
         is_on_disk: Nothing can be read without waiting.
         is_broken: Whatever waits for the disk fails.
         blobs: Those stored now.
+        all_blobs: Those ever finished.
         writers: Those begun and neither finished nor aborted.
         latest: The newest text by session and field that others may share.
         new_bytes: Bytes of finished blobs that were not shared.
@@ -120,6 +122,7 @@ class SlowStore:
         self.is_on_disk = is_on_disk
         self.is_broken = False
         self.blobs: list[ReplayBlob] = []
+        self.all_blobs: list[SlowBlob] = []
         self.writers: list[SlowWriter] = []
         self.latest: dict[tuple[str, str], bytes] = {}
         self.new_bytes = 0
