@@ -167,6 +167,7 @@ def assemble(
 
 
 def _aligned(turns: Sequence[TurnSample], max_trim_count: int) -> list[_Part]:
+    """Where each turn's tokens end in the history, which is the last turn's: it ends there."""
     history = turns[-1].token_ids
     parts: list[_Part] = []
     cursor = 0
@@ -177,8 +178,7 @@ def _aligned(turns: Sequence[TurnSample], max_trim_count: int) -> list[_Part]:
                 f"the cursor is at token {cursor} after turn {number - 1}, and turn {number} has a"
                 f" prompt of {start}"
             )
-        trim_limit = max_trim_count if number < len(turns) else 0
-        lowest = max(start, end - trim_limit)
+        lowest = max(start, end - max_trim_count)
         cursor = next(
             (
                 stop
@@ -190,7 +190,7 @@ def _aligned(turns: Sequence[TurnSample], max_trim_count: int) -> list[_Part]:
         if cursor < 0:
             raise SamplesMisalignedError(
                 f"turn {number}: the history does not hold what was sampled; trim_count may be up"
-                f" to {trim_limit}"
+                f" to {max_trim_count}"
             )
         status = _STATUSES.get(turn.facts.finish_reason, Status.PENDING)
         parts.append(_Part(turn=turn, number=number, end=cursor, status=status))

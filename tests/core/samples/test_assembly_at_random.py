@@ -206,7 +206,7 @@ def recorded(turn: PlainTurn) -> TurnSample:
 
 
 @given(sessions(), st.none() | st.integers(1, 25))
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=250)
 def test_assembly_does_what_a_plain_program_does(
     session: tuple[list[PlainTurn], int], limit: int | None
 ):

@@ -76,8 +76,9 @@ def test_patches_begin_at_the_last_turn_that_has_all_rows():
     assert array_of(tensor).tolist() == rows_for(9, 3, 2).reshape(9, 6).tolist()
 
 
-def test_a_patch_without_rows_is_passed_over():
-    turns = [facts(4, patch(0, 3)), facts(4, None, start=3), facts(6, patch(3, 5), start=3)]
+@pytest.mark.parametrize("empty", [None, blob_of(b"")])
+def test_a_patch_without_rows_is_passed_over(empty: InlineBlob | None):
+    turns = [facts(4, patch(0, 3)), facts(4, empty, start=3), facts(6, patch(3, 5), start=3)]
     assert not turns[1].replay_error
     tensor = replay_tensor_of(turns, ROUTED, rows=5)
     assert array_of(tensor).tolist() == rows_for(5, 3, 2).reshape(5, 6).tolist()
