@@ -24,7 +24,7 @@ from tests.support.parts import FakeBlob
 from tests.support.waiting import wait_until_async
 
 HEADERS = [(b"content-type", b"application/json")]
-LARGE = bytes(range(256)) * 2000
+LARGE = bytes(range(256)) * (PIECE_BYTES * 4 // 256 - 1)
 
 
 def stream_of(*parts: Part, turnstile: Turnstile | None = None) -> RecordStream:
