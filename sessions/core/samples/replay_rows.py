@@ -71,7 +71,7 @@ class DecodedRows:
     def _range_of(self, start: int, stop: int) -> tuple[int, int]:
         """The characters of those."""
         first, last = self._encoded_range_of(start, stop)
-        return first // 3 * 4, min(self._patch.source.size_bytes, -(-last // 3) * 4)
+        return first // 3 * 4, -(-last // 3) * 4
 
     def _decoded(self, text: bytes | memoryview, start: int, stop: int) -> memoryview:
         first, last = self._encoded_range_of(start, stop)

@@ -87,6 +87,6 @@ def test_rows_on_a_disk_are_left_to_a_thread():
 
 
 def test_a_text_that_is_no_base64_is_an_error():
-    decoded = DecodedRows(patch_of(InlineBlob(b"AAAA!AAA"), 6))
+    decoded = DecodedRows(patch_of(InlineBlob(b"AAAA!!!!AAAA"), 8))
     with pytest.raises(ValueError, match=r"."):
-        decoded.read(0, 6)
+        decoded.read(0, 8)

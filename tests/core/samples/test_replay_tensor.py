@@ -89,6 +89,12 @@ def test_no_row_at_all_is_no_null():
     assert array_of(replay_tensor_of([turn.facts], ROUTED, rows=0)).shape == (0, 0)
 
 
+def test_an_npy_file_without_rows_keeps_its_shape():
+    blob = blob_of(npy_of(np.zeros((0, 3, 2), "u1")))
+    turn = turn_of([], [1], replay=[(ROUTED, blob)])
+    assert array_of(replay_tensor_of([turn.facts], ROUTED, rows=0)).shape == (0, 3, 2)
+
+
 @pytest.mark.parametrize(
     ("turns", "told"),
     [
