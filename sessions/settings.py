@@ -57,6 +57,10 @@ class Settings:
     routing_key_header: str = "X-SMG-Routing-Key"
     routing_replay: bool = False
     replay_layers: int = 0
+    replay_incremental: bool = False
+    replay_budget_bytes: int = 0
+    ingest_budget_bytes: int = 1 << 30
+    spool_dir: str = ""
     tokenizer: str = ""
     tito_family: str = "auto"
     cancel_on_disconnect: bool = False
@@ -247,6 +251,9 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "routing_key_header": _header_name,
     "routing_replay": _flag,
     "replay_layers": _whole(0, 65536),
+    "replay_incremental": _flag,
+    "replay_budget_bytes": _whole(0, 1 << 50),
+    "ingest_budget_bytes": _whole(1 << 20, 1 << 50),
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
     "on_shard_exit": _exit_policy,

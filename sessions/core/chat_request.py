@@ -89,6 +89,7 @@ def engine_body_of(
     input_ids: Sequence[int],
     template_kwargs: JsonObject,
     routing_replay: bool,
+    replay_start: int = 0,
 ) -> bytes:
     """Write the body that the engine gets.
 
@@ -97,6 +98,7 @@ def engine_body_of(
         input_ids: The prompt's token ids.
         template_kwargs: The kwargs that made them; the engine sets its parsers up from these.
         routing_replay: Whether to ask for the routed experts.
+        replay_start: Index of the first token whose experts are asked for; 0 for all.
 
     Returns:
         Compact JSON.
@@ -117,6 +119,10 @@ def engine_body_of(
     body["return_prompt_token_ids"] = True
     if routing_replay:
         body["return_routed_experts"] = True
+        if replay_start:
+            body["routed_experts_start_len"] = replay_start
+        else:
+            body.pop("routed_experts_start_len", None)
     body["input_ids"] = list(input_ids)
     body["chat_template_kwargs"] = template_kwargs
     if not template_kwargs:

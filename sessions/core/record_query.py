@@ -24,6 +24,7 @@ RECORD_MEMBERS: Final = (
     "request_timestamp",
     "method",
     "path",
+    "replay_error",
     "request",
     "response",
     "status_code",

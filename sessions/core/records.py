@@ -13,15 +13,16 @@ Spec: docs/sessions.md#records
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
 from sessions.core.json_text import JsonObject, render_json
 from sessions.core.record_query import RecordQuery
+from sessions.core.taken_reply import TakenReply
 from sessions.replay.blobs import ReplayBlob
-from sessions.replay.splice import Part, SplicedText, cut_blobs
+from sessions.replay.splice import Part, SplicedText
 
 _TAG_BYTES: Final = 12
 
@@ -85,39 +86,23 @@ class Record:
         return self.raw_response if query.is_raw else self.response
 
 
-def make_record(
-    *,
-    facts: JsonObject,
-    request: bytes,
-    status: int,
-    raw: bytes,
-    strict: bytes,
-    blobs: Iterable[str],
-    keep: Callable[[memoryview], ReplayBlob],
-) -> Record:
+def make_record(*, facts: JsonObject, request: bytes, status: int, reply: TakenReply) -> Record:
     """Render a record.
 
     Args:
         facts: The first members (time stamps in seconds, method, path).
         request: The body that the engine got, JSON.
         status: The engine's status.
-        raw: The body that it answered.
-        strict: The same as strict JSON; `raw` itself if it is.
-        blobs: Texts of its replay fields.
-        keep: Stores one blob.
+        reply: The body that it answered.
 
     Returns:
         The record; nothing else was changed.
     """
-    wanted = list(blobs)
-    response = cut_blobs(strict, wanted, keep)
-    # Seldom: the blobs of a reply with NaN are stored twice.
-    raw_response = response if raw is strict else cut_blobs(raw, wanted, keep)
     return Record(
         facts=render_facts(facts),
         request=request,
-        response=response,
-        raw_response=raw_response,
+        response=reply.strict,
+        raw_response=reply.raw,
         status=status,
     )
 

@@ -31,6 +31,7 @@ class Operation(enum.Enum):
     READ = enum.auto()
     DELETE = enum.auto()
     CHAT = enum.auto()
+    SAMPLES = enum.auto()
     MODELS = enum.auto()
     PROXY = enum.auto()
     OPTIONS = enum.auto()
@@ -48,6 +49,7 @@ _BELOW_SESSION: Final[Mapping[str, _Methods]] = MappingProxyType(
     {
         "/v1/chat/completions": MappingProxyType({"POST": Operation.CHAT}),
         "/v1/models": MappingProxyType({"GET": Operation.MODELS}),
+        "/samples": MappingProxyType({"POST": Operation.SAMPLES}),
     }
 )
 

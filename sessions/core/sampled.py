@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject, parse_engine_json
+from sessions.core.json_text import Json, JsonObject
 from sessions.core.replay_fields import blank_replay
 from sessions.errors import EngineReplyUnusableError
 
@@ -31,22 +31,21 @@ class Sampled:
 
     Attributes:
         reply: The whole reply as parsed, numbers that are not finite as None.
-        is_strict: Whether the engine's bytes are JSON for a strict reader.
         message: The assistant message, shared with the reply.
         token_ids: The sampled ids, the stop token included.
     """
 
     reply: JsonObject
-    is_strict: bool
     message: JsonObject
     token_ids: array[int]
 
 
-def parse_sampled(raw: bytes, prompt_ids: Sequence[int]) -> Sampled:
-    """Parse and check a 200 reply of the engine's chat endpoint.
+def sampled_in(reply: Json, text: bytes, prompt_ids: Sequence[int]) -> Sampled:
+    """Check a 200 reply of the engine's chat endpoint.
 
     Args:
-        raw: The body.
+        reply: The parsed body.
+        text: The body or its beginning, for messages.
         prompt_ids: The token ids that were sent.
 
     Returns:
@@ -55,13 +54,7 @@ def parse_sampled(raw: bytes, prompt_ids: Sequence[int]) -> Sampled:
     Raises:
         EngineReplyUnusableError: No turn can be made of it; the message says why.
     """
-    try:
-        reply, is_strict = parse_engine_json(raw)
-    except ValueError as error:
-        raise EngineReplyUnusableError(
-            f"the engine's reply is not JSON ({error}): {_shown(raw)}"
-        ) from error
-    choice = _first_choice_of(reply, raw)
+    choice = _first_choice_of(reply, text)
     message = choice.get("message")
     if not isinstance(message, dict):
         raise EngineReplyUnusableError("the engine's reply has no choices[0].message")
@@ -73,13 +66,19 @@ def parse_sampled(raw: bytes, prompt_ids: Sequence[int]) -> Sampled:
         ("prompt_token_ids", reply.get("prompt_token_ids")),
     ):
         _check_prompt_ids(where, found, prompt_ids)
-    return Sampled(reply=reply, is_strict=is_strict, message=message, token_ids=token_ids)
+    return Sampled(reply=reply, message=message, token_ids=token_ids)
 
 
-def _first_choice_of(reply: Json, raw: bytes) -> JsonObject:
+def shown_text(text: bytes) -> str:
+    """The beginning of a body for a message, without replay."""
+    shown = blank_replay(text[: 4 * _SHOWN_CHARACTERS]).decode(errors="replace")
+    return shown if len(shown) <= _SHOWN_CHARACTERS else shown[:_SHOWN_CHARACTERS] + "..."
+
+
+def _first_choice_of(reply: Json, text: bytes) -> JsonObject:
     choices = reply.get("choices") if isinstance(reply, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise EngineReplyUnusableError(f"the engine's reply has no choices: {_shown(raw)}")
+        raise EngineReplyUnusableError(f"the engine's reply has no choices: {shown_text(text)}")
     first: JsonObject = choices[0]
     return first
 
@@ -145,8 +144,3 @@ def _check_prompt_ids(where: str, found: Json, sent: Sequence[int]) -> None:
         f"the engine did not use the prompt that was sent: {len(sent)} token ids were sent,"
         f" {where} has {length}"
     )
-
-
-def _shown(raw: bytes) -> str:
-    text = blank_replay(raw[: 4 * _SHOWN_CHARACTERS]).decode(errors="replace")
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from sessions.core.asking import Asking
 from sessions.core.chat_request import parse_chat_request
 from sessions.core.client_request import ClientRequest
 from sessions.core.headers import EngineHeaders, reply_headers_of
@@ -28,6 +29,7 @@ from sessions.core.record_query import parse_record_query
 from sessions.core.record_reply import records_reply_of
 from sessions.core.record_stream import pin
 from sessions.core.registry import SessionRegistry
+from sessions.core.replay_budget import ReplayBudget
 from sessions.core.replies import (
     JSON_TYPE,
     STREAM_HEADERS,
@@ -36,11 +38,14 @@ from sessions.core.replies import (
     passed_on,
     reply_of,
 )
+from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
+from sessions.core.samples.samples_request import parse_samples_request
 from sessions.core.session import Session
 from sessions.core.trajectory import Checkpoint
+from sessions.core.turn_preparer import ReplayRules, TurnPreparer, off_loop
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
-from sessions.core.turns import TurnReply, TurnRunner, off_loop
+from sessions.core.turns import TurnReply, TurnRunner
 from sessions.core.turnstile import Turnstile
 from sessions.engine.engine import Engine, EngineReply, EngineRequest
 from sessions.errors import (
@@ -49,7 +54,8 @@ from sessions.errors import (
     InternalError,
     RequestError,
 )
-from sessions.replay.store import ReplayStore
+from sessions.replay.blobs import ReplayStore
+from sessions.replay.budget import IngestBudget
 from sessions.tokens.comparison import compare
 from sessions.tokens.prompts import PromptBuilder
 
@@ -70,12 +76,16 @@ class CoreRules:
     Attributes:
         keepalive_s: Seconds of waiting before the first and between two comments of a stream.
         cancel_on_disconnect: A client that hangs up takes its turn along.
-        routing_replay: Ask the engine for routed experts.
+        replay: What is asked for of routed experts.
+        replay_budget_bytes: Stored replay from which on no session is opened.
+        ingest_budget_bytes: Bytes of replies in flight from which on others wait.
     """
 
     keepalive_s: float
     cancel_on_disconnect: bool
-    routing_replay: bool
+    replay: ReplayRules
+    replay_budget_bytes: int
+    ingest_budget_bytes: int
 
 
 class SessionCore:
@@ -112,12 +122,14 @@ class SessionCore:
         self._rules = rules
         self._turnstile = Turnstile()
         self._turns: set[asyncio.Task[TurnReply]] = set()
+        self._replay_budget = ReplayBudget(replay, rules.replay_budget_bytes)
+        ingest = IngestBudget(rules.ingest_budget_bytes)
         self._runner = TurnRunner(
-            engine=engine,
-            prompts=prompts,
+            asking=Asking(engine=engine, replay=replay, budget=ingest),
+            preparer=TurnPreparer(prompts=prompts, rules=rules.replay),
             replay=replay,
             labels=labels,
-            routing_replay=rules.routing_replay,
+            replay_layers=rules.replay.layers,
         )
 
     def check_known(self, session_id: str) -> None:
@@ -134,7 +146,11 @@ class SessionCore:
 
         Args:
             origin: Under which URL the client reaches us, without a slash at the end.
+
+        Raises:
+            OverloadedError: Too much replay is stored.
         """
+        self._replay_budget.check_create()
         session_id = self._registry.create_session().session_id
         base = f"{origin}/sessions/{session_id}"
         return json_reply_of(
@@ -185,6 +201,32 @@ class SessionCore:
                 metadata,
                 query=query,
                 request=request,
+                pins=pins,
+                turnstile=self._turnstile,
+            )
+
+    async def samples(self, session_id: str, request: ClientRequest) -> Response:
+        """A session as training samples; it stays as it is.
+
+        Args:
+            session_id: Its id.
+            request: Its body says what is wanted.
+
+        Raises:
+            ClientVisibleError: There is no such session, the body is malformed, no sample can be
+                made, or the store failed.
+        """
+        session = self._registry.find(session_id)
+        wanted = parse_samples_request(request.body)
+        trajectory = session.trajectory
+        turns, messages, head = trajectory.turns, trajectory.messages, trajectory.head
+        with pin(blobs_in(turns)) as pins:
+            metadata = await self._metadata_of(session, messages, head)
+            return await samples_reply_of(
+                turns,
+                metadata,
+                wanted,
+                prompts=self._prompts,
                 pins=pins,
                 turnstile=self._turnstile,
             )
@@ -250,6 +292,7 @@ class SessionCore:
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
         chat = parse_chat_request(request.body)
+        self._replay_budget.check_turn()
         turn = self._start(session, self._runner.run(session, request, chat))
         waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
         keepalive_s = self._rules.keepalive_s

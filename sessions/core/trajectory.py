@@ -23,6 +23,8 @@ from typing import Final
 from sessions.core.json_text import JsonObject
 from sessions.core.matcher import difference_of, matched_count_of
 from sessions.core.records import Record
+from sessions.core.samples.assembly import TurnSample
+from sessions.core.turn_facts import TurnFacts
 from sessions.errors import HistoryMismatchError
 
 MAX_ROLLBACK_TURNS: Final = 1
@@ -36,6 +38,7 @@ class Checkpoint:
         token_ids: Prompt and completion.
         message_end: How many messages of the history they cover.
         record: The turn's record.
+        facts: What training samples need besides.
         tools: The tools that the turn was rendered with.
         template_kwargs: The kwargs that it was rendered with.
     """
@@ -43,6 +46,7 @@ class Checkpoint:
     token_ids: array[int]
     message_end: int
     record: Record
+    facts: TurnFacts
     tools: list[JsonObject] | None
     template_kwargs: JsonObject
 
@@ -87,6 +91,11 @@ class Trajectory:
     def records(self) -> list[Record]:
         """The records of all checkpoints, oldest first."""
         return [checkpoint.record for checkpoint in self._checkpoints]
+
+    @property
+    def turns(self) -> list[TurnSample]:
+        """What training samples need of all checkpoints, oldest first."""
+        return [TurnSample(token_ids=c.token_ids, facts=c.facts) for c in self._checkpoints]
 
     def plan(self, sent: Sequence[JsonObject]) -> Plan:
         """Decide how a request attaches.

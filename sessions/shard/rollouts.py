@@ -29,10 +29,12 @@ from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
 from sessions.core.routes import Operation, Route, route_of
 from sessions.core.session_core import CoreRules, SessionCore
+from sessions.core.turn_preparer import ReplayRules
 from sessions.engine.http_engines import HttpEngines
 from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
 from sessions.lending.group import Group
-from sessions.replay.memory_store import MemoryReplayStore
+from sessions.replay.file_store import open_replay_store
+from sessions.replay.room import room_bytes
 from sessions.routing.keys import id_of_session_key, session_key_of, verify_session_key
 from sessions.settings import SIMULATED_ENGINE, Settings
 from sessions.shard.origin import origin_of
@@ -99,11 +101,13 @@ async def open_core(
             connect_timeout_s=settings.engine_connect_timeout_s,
         )
         opened.push_async_callback(engine.close)
+        replay = open_replay_store(settings.spool_dir)
+        opened.callback(replay.close)
         core = SessionCore(
             registry=registry,
             engine=engine,
             prompts=prompts,
-            replay=MemoryReplayStore(),
+            replay=replay,
             labels=EngineHeaders(
                 routing_key=settings.routing_key_header.lower().encode(),
                 api_key=settings.engine_api_key,
@@ -134,10 +138,17 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 def _rules_of(settings: Settings) -> CoreRules:
+    half_of_a_share = room_bytes(settings.spool_dir) // 2 // settings.shards
     return CoreRules(
         keepalive_s=settings.sse_keepalive_s,
         cancel_on_disconnect=settings.cancel_on_disconnect,
-        routing_replay=settings.routing_replay,
+        replay=ReplayRules(
+            is_wanted=settings.routing_replay,
+            is_incremental=settings.replay_incremental,
+            layers=settings.replay_layers,
+        ),
+        replay_budget_bytes=settings.replay_budget_bytes or half_of_a_share,
+        ingest_budget_bytes=settings.ingest_budget_bytes,
     )
 
 
@@ -220,6 +231,8 @@ async def _answer_in_session(
         return await core.chat(session_id, request)
     if operation is Operation.READ:
         return await core.read(session_id, request)
+    if operation is Operation.SAMPLES:
+        return await core.samples(session_id, request)
     if operation is Operation.DELETE:
         return core.delete(session_id)
     if operation is Operation.MODELS:

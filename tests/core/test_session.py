@@ -5,6 +5,7 @@ import pytest
 from sessions.core.records import Record
 from sessions.core.session import Session
 from sessions.core.trajectory import Checkpoint
+from sessions.core.turn_facts import TurnFacts
 from sessions.errors import GoneSessionError
 from sessions.replay.splice import SplicedText
 
@@ -13,7 +14,12 @@ def checkpoint() -> Checkpoint:
     text = SplicedText(parts=())
     record = Record(facts={}, request=b"", response=text, raw_response=text, status=200)
     return Checkpoint(
-        token_ids=array("I"), message_end=1, record=record, tools=None, template_kwargs={}
+        token_ids=array("I"),
+        message_end=1,
+        record=record,
+        facts=TurnFacts(prompt_count=0, log_probs=array("d")),
+        tools=None,
+        template_kwargs={},
     )
 
 

@@ -346,8 +346,12 @@ async def test_closing_ends_the_turns_that_are_left(open_desk: OpenDesk):
 
 async def test_a_session_that_idles_expires_and_its_blobs_are_freed(open_desk: OpenDesk):
     async with open_desk(routing_replay=True) as desk:
+        document = desk.document("ok")
+        document["choices"][0]["meta_info"]["routed_experts"] = "QUJD" * 200
+        desk.engine.answers = [json_reply(document)]
         session_id = desk.open()
-        desk.replay.put(session_id, b"A" * 1000)
+        await desk.chat(session_id, "hi")
+        assert desk.replay.stored_bytes
         expiry = asyncio.create_task(desk.core.expire_idle(0.2))
         await wait_until_async(lambda: not desk.registry, "the session expired")
         expiry.cancel()

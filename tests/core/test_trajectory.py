@@ -5,6 +5,7 @@ import pytest
 
 from sessions.core.records import Record
 from sessions.core.trajectory import Checkpoint, Plan, Trajectory
+from sessions.core.turn_facts import TurnFacts
 from sessions.errors import HistoryMismatchError
 from sessions.replay.splice import SplicedText
 
@@ -32,6 +33,7 @@ def apply(trajectory: Trajectory, plan: Plan, text: str) -> list[Checkpoint]:
             token_ids=array("I", [len(text)]),
             message_end=len(plan.stored) + len(plan.tail) + 1,
             record=record_of(text),
+            facts=TurnFacts(prompt_count=0, log_probs=array("d")),
             tools=None,
             template_kwargs={},
         ),

@@ -1,10 +1,8 @@
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sessions.core.turns import off_loop
 from sessions.errors import (
     ClientVisibleError,
     EngineTimeoutError,
@@ -121,14 +119,14 @@ async def test_the_replay_of_a_turn_that_is_rolled_back_is_freed(open_desk: Open
     async with open_desk() as desk:
         documents = [desk.document("one"), desk.document("two")]
         for number, document in enumerate(documents):
-            document["choices"][0]["meta_info"]["routed_experts"] = f"{number}{BLOB}"
+            document["choices"][0]["meta_info"]["routed_experts"] = f"{number:04}{BLOB}"
         desk.engine.answers = [json_reply(document) for document in documents]
         session = desk.open()
         await desk.chat(session, "hi")
         await desk.chat(session, "hi")
-        assert desk.replay.stored_bytes == len(BLOB) + 1
+        assert desk.replay.stored_bytes == len(BLOB) + 4
         (record,) = (await desk.read(session))["records"]
-        assert record["response"]["choices"][0]["meta_info"]["routed_experts"] == f"1{BLOB}"
+        assert record["response"]["choices"][0]["meta_info"]["routed_experts"] == f"0001{BLOB}"
 
 
 async def test_a_roll_back_is_not_applied_when_the_new_turn_fails(open_desk: OpenDesk):
@@ -269,14 +267,3 @@ async def test_long_texts_are_encoded_off_the_loop(open_desk: OpenDesk):
         assert is_recorded(response)
         assert len(desk.engine.bodies[0]["input_ids"]) > 10_000
         assert (await desk.read(session))["metadata"]["tito_session_mismatch"] == []
-
-
-async def test_little_work_stays_on_the_loop_and_much_leaves_it():
-    def is_on_loop() -> bool:
-        try:
-            return asyncio.get_running_loop() is not None
-        except RuntimeError:
-            return False
-
-    assert await off_loop(10, is_on_loop)
-    assert not await off_loop(1 << 20, is_on_loop)

@@ -44,7 +44,7 @@ async def test_replay_fields_reach_the_record_and_never_the_client(open_desk: Op
         assert desk.engine.bodies[0]["return_routed_experts"] is True
         (record,) = (await desk.read(session))["records"]
         assert record["response"] == document
-        assert desk.replay.stored_bytes == len(BLOB)
+        assert len(BLOB) <= desk.replay.stored_bytes <= len(BLOB) + 8
 
 
 async def test_the_prompts_ids_stay_with_us_unless_the_client_asked(open_desk: OpenDesk):

@@ -27,7 +27,6 @@ UNTESTED: Final = {
     "sessions/__main__.py": "two lines; tests/cli runs it as a process",
     "sessions/client/async_client.py": "tests/client/test_clients.py holds both to one suite",
     "sessions/client/sync_client.py": "tests/client/test_clients.py holds both to one suite",
-    "sessions/replay/store.py": "a protocol; tests/replay tests the implementation",
 }
 
 

@@ -76,6 +76,27 @@ def tool_calls(script: Transcript) -> None:
     script.ask("GET", f"/sessions/{session_id}")
 
 
+def samples(script: Transcript) -> None:
+    session_id = script.create()
+    path = f"/sessions/{session_id}/samples"
+    script.ask("POST", path)
+    messages = [user("one")]
+    for text in ("first", "second", "third"):
+        body = chat(messages, sim={"content": text}, return_routed_experts=True)
+        reply = json_of(script.ask("POST", chat_path(session_id), body, headers=JSON))
+        messages += [reply["choices"][0]["message"], user("more")]
+    for limit in (None, 1, 25, 30, 100_000):
+        script.ask("POST", path, {"max_seq_len": limit})
+    wrong_bodies: tuple[object, ...] = ({"max_seq_len": 0}, {"max_seq_len": "1"}, {"limit": 1}, [])
+    for wrong in wrong_bodies:
+        script.ask("POST", path, wrong)
+    script.ask("POST", path, raw_body=b"{")
+    script.ask("GET", path)
+    script.ask("POST", "/sessions/nope/samples")
+    script.ask("DELETE", f"/sessions/{session_id}")
+    script.ask("POST", path)
+
+
 def reads_in_parts(script: Transcript) -> None:
     session_id = script.create()
     messages = [user("one")]
@@ -254,6 +275,7 @@ def large_bodies(script: Transcript) -> None:
 CASES: Final[tuple[Case, ...]] = (
     life_of_a_session,
     tool_calls,
+    samples,
     reads_in_parts,
     streams,
     stream_errors,

@@ -17,8 +17,9 @@ from sessions.core.client_request import ClientRequest
 from sessions.core.headers import EngineHeaders
 from sessions.core.registry import SessionRegistry
 from sessions.core.session_core import CoreRules, SessionCore
+from sessions.core.turn_preparer import ReplayRules
 from sessions.engine.engine import EngineReply
-from sessions.replay.memory_store import MemoryReplayStore
+from sessions.replay.file_store import open_replay_store
 from sessions.routing.ids import mint_session_id
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.engines import Answer, ScriptedEngine, json_reply, sampled_document
@@ -34,11 +35,13 @@ class Desk:
         keepalive_s: float = 60.0,
         cancel_on_disconnect: bool = False,
         routing_replay: bool = False,
+        replay_budget_bytes: int = 1 << 30,
+        incremental: bool = False,
         labels: EngineHeaders | None = None,
     ) -> None:
         self.prompts = prompts
         self.engine = ScriptedEngine(*(answers or [self.says("ok")]))
-        self.replay = MemoryReplayStore()
+        self.replay = open_replay_store("")
         self.registry = SessionRegistry(lambda: mint_session_id(0, 1), tombstones=100)
         self.gone = asyncio.Event()
         self.core = SessionCore(
@@ -51,7 +54,9 @@ class Desk:
             rules=CoreRules(
                 keepalive_s=keepalive_s,
                 cancel_on_disconnect=cancel_on_disconnect,
-                routing_replay=routing_replay,
+                replay=ReplayRules(is_wanted=routing_replay, is_incremental=incremental),
+                replay_budget_bytes=replay_budget_bytes,
+                ingest_budget_bytes=1 << 30,
             ),
         )
 

@@ -1,0 +1,102 @@
+"""Asking the engine for a turn: the reply is received, taken apart and read.
+
+The blobs of a reply lie in the store before anybody knows whether the turn can be committed. So
+they are lent to the caller for as long as it works on the reply, and forgotten at the end unless
+it says that it keeps them: nothing of a turn that failed, was cancelled or came too late stays.
+
+Must not know sessions or what a turn is.
+
+Spec: docs/replay.md#intake
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from sessions.core.sampled import shown_text
+from sessions.core.taken_reply import TakenReply, read_taken
+from sessions.engine.engine import Engine, EngineReply, EngineRequest, Headers
+from sessions.errors import EngineReplyUnusableError
+from sessions.replay.blobs import ReplayStore
+from sessions.replay.budget import IngestBudget
+from sessions.replay.intake import Intake
+from sessions.replay.taken import TakenText
+
+
+@dataclass(slots=True, kw_only=True)
+class Received:
+    """One reply of the engine.
+
+    Attributes:
+        engine: Status and headers; the body only if the status is not 200.
+        taken: The body of a 200 as JSON; None for any other status.
+        text: Its text with placeholders, for messages.
+        is_kept: Whether its blobs stay in the store.
+    """
+
+    engine: EngineReply
+    taken: TakenReply | None = None
+    text: bytes = b""
+    is_kept: bool = False
+
+
+class Asking:
+    """See the module docstring; shared by all sessions, holds no state of any."""
+
+    def __init__(self, *, engine: Engine, replay: ReplayStore, budget: IngestBudget) -> None:
+        self._engine = engine
+        self._replay = replay
+        self._budget = budget
+
+    @asynccontextmanager
+    async def ask(self, session_id: str, request: EngineRequest) -> AsyncIterator[Received]:
+        """Send a request and read the reply.
+
+        Args:
+            session_id: Whose blobs the reply's are.
+            request: The request.
+
+        Yields:
+            The reply. Set `is_kept` to keep its blobs.
+
+        Raises:
+            ClientVisibleError: No reply, or none that can be read; see `Engine.exchange`.
+            ReplayStoreError: The store failed.
+        """
+        intake: Intake | None = None
+
+        def open_sink(status: int, _headers: Headers) -> Intake | None:
+            nonlocal intake
+            if status == HTTPStatus.OK:
+                intake = Intake(self._replay, session_id, self._budget)
+            return intake
+
+        taken: TakenText | None = None
+        received: Received | None = None
+        try:
+            reply = await self._engine.exchange(request, open_sink)
+            received = Received(engine=reply)
+            if intake is not None:
+                taken = await intake.finish()
+                received.text = taken.text
+                received.taken = await _read(taken)
+            yield received
+        finally:
+            if intake is not None:
+                intake.abort()
+            if taken is not None and (received is None or not received.is_kept):
+                self._replay.discard(session_id, [blob.blob for blob in taken.blobs])
+
+
+async def _read(taken: TakenText) -> TakenReply:
+    try:
+        return await read_taken(taken)
+    except ValueError as error:
+        raise EngineReplyUnusableError(
+            f"the engine's reply is not JSON ({error}): {shown_text(taken.text)}"
+        ) from error
+    except RecursionError as error:
+        raise EngineReplyUnusableError("the engine's reply is nested too deeply") from error
