@@ -153,7 +153,6 @@ class Holder:
             try:
                 if self._budget.may_go_on(self):  # as one that waits it is no longer stalled
                     return
-                self._budget.wake()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._budget.stall_in_s()):
                         await self._wakes.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,6 +78,13 @@ def test_a_folder_of_somebody_else_is_taken_only_if_the_members_may_write(
     else:
         with pytest.raises(SettingsError, match="cannot be written by user"):
             prepare_spool_dir(str(tmp_path), _UID + 7, gid)
+
+
+def test_a_read_only_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    read_only = SimpleNamespace(f_flag=os.ST_RDONLY)
+    monkeypatch.setattr(os, "statvfs", lambda _: read_only)
+    with pytest.raises(SettingsError, match="read-only"):
+        prepare_spool_dir(str(tmp_path), _UID, _GID)
 
 
 def test_the_owner_without_the_right_is_refused(tmp_path: Path):

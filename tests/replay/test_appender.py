@@ -12,7 +12,7 @@ import pytest
 
 from sessions.errors import ReplayStoreError
 from sessions.replay.appender import QUEUE_BYTES, Appender, QueuedAppender
-from sessions.replay.file_store import FileReplayStore
+from sessions.replay.file_store import THREADS, FileReplayStore
 from sessions.replay.session_file import MemoryFiles, SessionFile, SpoolFiles
 from sessions.replay.session_space import SessionSpace, Tally
 from tests.support.replay_feeding import feed, put, read_all
@@ -28,9 +28,11 @@ class HeldWrites:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gate = threading.Event()
         self.begun = threading.Event()
+        self.count = 0
         true_write = SessionFile.write
 
         def write(file: SessionFile, data: bytes | memoryview, offset: int) -> None:
+            self.count += 1
             self.begun.set()
             assert self.gate.wait(20)
             true_write(file, data, offset)
@@ -104,6 +106,7 @@ async def test_what_is_aborted_while_a_thread_writes_is_freed_behind_it(
     store.drop_session("other")
     held.gate.set()
     wait_until(lambda: store.stored_bytes == 4000, "the bytes are freed")
+    assert held.count <= THREADS, "what no thread had begun is not written"
     assert read_all(kept) == b"kept" * 1000
     store.close()
 

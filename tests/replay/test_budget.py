@@ -102,16 +102,18 @@ async def test_who_waits_goes_on_when_the_oldest_stalls(monkeypatch: pytest.Monk
         await young.wait_room()
 
 
-async def test_the_oldest_that_waits_is_the_one_to_go_on():
+async def test_the_oldest_that_waits_is_the_one_to_go_on(monkeypatch: pytest.MonkeyPatch):
     """It was overtaken while it stood still; as one that waits it stands still no longer."""
+    monkeypatch.setattr(budget_module, "STALL_S", 1000.0)
     clock = Clock()
     budget = IngestBudget(LIMIT, clock=clock)
     old, young = budget.open(), budget.open()
     old.charge(LIMIT)
-    clock.now = STALL_S
+    clock.now = 1000.0
     young.charge(LIMIT)
     async with asyncio.timeout(10):
         await old.wait_room()
+    assert not young.charge(0), "who waited has not stood still"
 
 
 async def test_a_cancelled_wait_leaves_no_trace():

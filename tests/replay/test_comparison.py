@@ -57,6 +57,19 @@ async def test_a_turn_that_is_sampled_again_with_the_same_text_stores_nothing(
     assert read_all(again) == TRUNK + b"one" * 9000
 
 
+async def test_a_blob_with_which_nothing_is_shared_is_not_kept_for_it(store: FileReplayStore):
+    other = await put(store, b"other" * 1000)
+    writer = store.begin("s", "f")
+    await feed(writer, b"mine" * 1000)
+    store.discard("s", [other])
+    assert store.stored_bytes == 4000
+    await put(store, b"third" * 1000)
+    store.drop_session("s")
+    assert store.stored_bytes == 4000, "what is still written"
+    writer.abort()
+    assert store.stored_bytes == 0
+
+
 async def test_a_few_equal_bytes_are_no_reason_to_take_another_blob(store: FileReplayStore):
     await put(store, b"common" * 50 + b"a" * 5000)
     await put(store, b"common" * 50 + b"z" * 5000)

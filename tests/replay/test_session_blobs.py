@@ -95,6 +95,7 @@ def test_a_blob_discarded_and_pinned_before_the_drop_is_not_lost():
     stage.blobs.discard(pinned)
     stage.blobs.drop()
     assert (stage.ends, other.is_freed, pinned.is_freed) == (0, True, False)
+    assert stage.tally.stored_bytes == pinned.size_bytes
     pinned.unpin()
     assert stage.ends == 1
 

@@ -51,6 +51,8 @@ def test_reading_behind_the_end_is_an_error_and_no_short_read(files: Files):
     file.write(b"1234", 0)
     with pytest.raises(OSError, match="shorter"):
         file.read(2, 6)
+    if files.waits:
+        assert not file.read_into_nowait(memoryview(bytearray(4)), 2)
     file.close()
 
 

@@ -91,6 +91,20 @@ def test_a_freed_range_beside_a_writer_leaves_its_bytes_alone():
     space.close()
 
 
+def test_what_another_writer_has_not_finished_is_not_freed():
+    space = SessionSpace(MemoryFiles(), Tally())
+    held, first = written(space, 2)
+    other, second = written(space, 2)
+    space.keep([second], [other])
+    space.release([second])
+    assert pages_of(space) == 2
+    assert space.file is not None
+    assert space.file.read(*first) == b"x" * 2 * PAGE
+    space.abandon([held])
+    assert pages_of(space) == 0
+    space.close()
+
+
 def test_regions_do_not_free_each_other():
     space = SessionSpace(MemoryFiles(), Tally())
     one, first = written(space, 2)
