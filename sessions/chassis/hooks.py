@@ -34,6 +34,7 @@ from sessions.chassis.refusals import (
 )
 from sessions.chassis.roles import Roles
 from sessions.chassis.rundir import check_socket_paths, open_runtime_dir, planned_dir
+from sessions.chassis.spool import prepare_spool_dir
 from sessions.chassis.worker import GroupWorker
 from sessions.errors import SettingsError
 from sessions.lending.board import Board
@@ -111,6 +112,7 @@ def start_group(server: Arbiter, settings: Settings, roles: Roles) -> None:
         raise_descriptor_limit(settings)
         group = make_group(settings, planned_dir(settings.runtime_dir))
         check_socket_paths(group)
+        prepare_spool_dir(settings.spool_dir, server.cfg.uid, server.cfg.gid)
         runtime_dir = open_runtime_dir(settings.runtime_dir, server.cfg.uid, server.cfg.gid)
         group = dataclasses.replace(group, runtime_dir=runtime_dir.path)
     except SettingsError as error:

@@ -74,6 +74,7 @@ def _run(
         ([], {"SESSIONS_APP": "nowhere"}, "SESSIONS_APP='nowhere'"),
         ([], {"SESSIONS_APP": "nowhere:app"}, "there is no module 'nowhere'"),
         ([], {"SESSIONS_MAX_CONNECTIONS": "1000000"}, "SESSIONS_MAX_CONNECTIONS=1000000"),
+        ([], {"SESSIONS_SPOOL_DIR": "/dev/null"}, "SESSIONS_SPOOL_DIR=/dev/null is no folder"),
         (["--log-level", "loud"], {}, "--log-level loud"),
     ],
 )
