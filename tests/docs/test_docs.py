@@ -25,6 +25,11 @@ from sessions.lending.connection import LINGER_QUIET_S, LINGER_TOTAL_S
 from sessions.lending.messages import MAX_BYTES, Kind
 from sessions.lending.group_state import STALE_BEAT_S, GroupState
 from sessions.lending.slots import TRANSITIONS, SlotState
+from sessions.replay.appender import QUEUE_BYTES
+from sessions.replay.budget import SMALL_BYTES, STALL_S
+from sessions.replay.comparison import CHAIN_LIMIT
+from sessions.replay.npy_head import LIMIT_CHARS
+from sessions.replay.session_blobs import CANDIDATES
 from sessions.settings import Settings, read_settings, variable_of
 from sessions.shard.exchange import LEFTOVER_LIMIT_BYTES
 from sessions.wire.chunked import LINE_LIMIT_BYTES
@@ -251,6 +256,17 @@ LIMITS: Final = [
     ("lingering close", "30 s in all", LINGER_TOTAL_S, 30),
     ("beat of a shard", "10 s old", STALE_BEAT_S, 10),
     ("last words", "250 ms", LAST_WORDS_S, 0.25),
+    ("changing head of an `.npy` blob", "4096 characters", LIMIT_CHARS, 4096),
+    ("pieces in which a blob lies", "256", CHAIN_LIMIT, 256),
+    ("blobs that are looked at where one goes on differently", "32", CANDIDATES, 32),
+    ("new bytes of one blob on their way to the spool's disk", "4 MiB", QUEUE_BYTES, 4 * KIB * KIB),
+    (
+        "reply in flight that never waits for the ingest budget",
+        "less than 64 KiB",
+        SMALL_BYTES,
+        64 * KIB,
+    ),
+    ("reply in flight that the others wait for", "5 s without progress", STALL_S, 5),
 ]
 
 
