@@ -22,8 +22,8 @@ from sessions.lending.board import Phase
 from sessions.lending.cells import CellState
 from sessions.lending.channel import QUEUE_LIMIT_BYTES
 from sessions.lending.connection import LINGER_QUIET_S, LINGER_TOTAL_S
-from sessions.lending.messages import MAX_BYTES, Kind
 from sessions.lending.group_state import STALE_BEAT_S, GroupState
+from sessions.lending.messages import MAX_BYTES, Kind
 from sessions.lending.slots import TRANSITIONS, SlotState
 from sessions.replay.appender import QUEUE_BYTES
 from sessions.replay.budget import SMALL_BYTES, STALL_S
