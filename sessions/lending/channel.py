@@ -97,7 +97,8 @@ class Channel:
         self._wants_writable = False
         self._retry: asyncio.TimerHandle | None = None
         self._peer_gone = False
-        self._ended = False
+        self._ended = False  # nothing is received any more
+        self._closed = False
         loop.add_reader(sock.fileno(), self._on_readable)
 
     @property
@@ -108,12 +109,14 @@ class Channel:
     def send(self, message: Message, descriptor: int | None = None) -> None:
         """Send a message, at once or when the kernel takes it; never blocks, never fails.
 
+        What is sent after the end is kept as undelivered.
+
         Args:
             message: What to say.
             descriptor: Sent beside it; stays the caller's (a queued message holds a duplicate, or
                 none when this process has no descriptor left: the peer then refuses, rule 13).
         """
-        if self._ended:
+        if self._closed:
             return  # nobody reads any more
         if self._pack:
             self._send_pack()  # in order
@@ -126,7 +129,7 @@ class Channel:
             return
         for part in datagrams:
             is_last = part is datagrams[-1]
-            copy = _duplicate_of(descriptor) if is_last else None
+            copy = _duplicate_of(descriptor) if is_last and not self._ended else None
             self._enqueue(_Queued(datagram=part, descriptor=copy, begins=part is datagrams[0]))
         self._flush()
 
@@ -139,7 +142,7 @@ class Channel:
         Args:
             message: What to say; no descriptor can go with it.
         """
-        if self._ended:
+        if self._closed:
             return
         if len(message.payload) > PAYLOAD_BYTES // 2:  # copying it would cost what it saves
             self.send(message)
@@ -178,7 +181,7 @@ class Channel:
     def close(self) -> None:
         """Stop, forget the queue and close the socket; `on_end` is not called any more."""
         self._stop()
-        self._ended = True
+        self._ended = self._closed = True
         self._pack.clear()
         while self._queue:
             self._drop_first()

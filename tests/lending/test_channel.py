@@ -287,13 +287,16 @@ async def test_a_queue_for_a_peer_that_goes_away_makes_no_loop_spin(pair: Pair) 
     assert not asyncio.get_running_loop().remove_writer(pair.sock.fileno())
 
 
-async def test_sending_after_the_end_does_nothing(pair: Pair, pipe: tuple[int, int]) -> None:
+async def test_sending_after_the_end_sends_nothing_and_holds_no_descriptor(
+    pair: Pair, pipe: tuple[int, int]
+) -> None:
     pair.fill()
     pair.peer.close()
     await wait_until_async(lambda: pair.end.ends > 0, "the end")
-    waiting = len(pair.channel._queue)
+    sends, before = pair.sock.sends, open_descriptors()
     pair.channel.send(numbered(1), pipe[1])
-    assert len(pair.channel._queue) == waiting
+    assert pair.sock.sends == sends
+    assert open_descriptors() == before
 
 
 async def test_sending_on_a_closed_channel_does_nothing(pair: Pair, pipe: tuple[int, int]) -> None:

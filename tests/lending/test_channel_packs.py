@@ -175,3 +175,26 @@ async def test_a_pack_whose_turn_comes_after_the_end_is_undelivered(pair: Pair) 
     pair.channel.read_to_end()
     await turn()
     assert pair.channel.undelivered() == [numbered(0), numbered(1)]
+
+
+@pytest.mark.parametrize("soon", [False, True])
+async def test_what_is_sent_between_the_end_and_the_death_is_undelivered(
+    pair: Pair, pipe: tuple[int, int], *, soon: bool
+) -> None:
+    """The channel of a dead shard may end a moment before its pidfd tells (rule 20)."""
+    pair.peer.close()
+    await wait_until_async(lambda: pair.end.ends == 1, "the end")
+    if soon:
+        pair.channel.send_soon(numbered(0))
+    else:
+        pair.channel.send(numbered(0), pipe[1])
+    pair.channel.read_to_end()
+    assert pair.channel.undelivered() == [numbered(0)]
+
+
+async def test_a_closed_channel_keeps_nothing(pair: Pair) -> None:
+    pair.channel.close()
+    pair.channel.send(numbered(0))
+    pair.channel.send_soon(numbered(1))
+    await turn()
+    assert pair.channel.undelivered() == []
