@@ -92,7 +92,7 @@ async def crash_and_halt(group: RunningGroup, death: Death, count: int) -> Crash
     """Let a member of a group with the `halt` policy die.
 
     Args:
-        group: `SHARDS` shards that run `APP`, with SESSIONS_TIMEOUT_S=2.
+        group: `SHARDS` shards that run `APP`; for `Death.STOP` with SESSIONS_TIMEOUT_S=2.
         death: Of whom and how.
         count: Exchanges in flight.
     """
