@@ -218,10 +218,9 @@ class EngineConnection(asyncio.BufferedProtocol):
 
 
 def _tune(found: socket.socket | None) -> None:
-    """Send small requests at once; find out that a silent peer is gone."""
+    """Find out that a silent peer is gone; the loops have set TCP_NODELAY themselves."""
     if found is None or found.family not in {socket.AF_INET, socket.AF_INET6}:
         return
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)
     found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S)

@@ -13,6 +13,7 @@ from sessions.errors import EngineUnreachableError
 from tests.support.engine_clients import SILENCE, client_of, engine_at, error_of, request
 from tests.support.loops import BOTH_LOOPS, Backend, open_descriptors, turn
 from tests.support.raw_engine import OK, RawEngine, answers_in_order, raw_engine
+from tests.support.raw_replies import KeepingSink, length_reply
 from tests.support.waiting import wait_until_async
 
 
@@ -81,6 +82,18 @@ async def test_closing_fails_what_still_runs():
         await wait_until_async(lambda: bool(server.asked), "the engine got the request")
         await engine.close()
         assert isinstance(await error_of(lambda: asyncio.shield(task)), EngineUnreachableError)
+
+
+async def test_closing_fails_an_exchange_that_waits_for_room():
+    async with engine_at(length_reply(b"x" * 8_000_000)) as (engine, _):
+        sink = KeepingSink(has_room=lambda _: False)
+        sink.room.clear()
+        task = asyncio.create_task(engine.exchange(request(), sink.open))
+        await wait_until_async(lambda: sink.waits == 1, "the exchange waits for room")
+        await engine.close()
+        sink.room.set()
+        error = await error_of(lambda: asyncio.shield(task))
+        assert isinstance(error, EngineUnreachableError)
 
 
 # --- several engines (case C-T45)

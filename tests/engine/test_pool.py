@@ -118,6 +118,25 @@ async def test_a_connection_that_ended_is_not_taken_back():
         assert pool.idle_count == 0
 
 
+async def test_an_idle_connection_that_just_ended_is_not_taken():
+    async with engine_and_pool() as (_, pool):
+        connection = await pool.take(is_fresh=True)
+        await used(pool, connection)
+        connection.abort()  # what it does when its engine speaks unasked
+        assert pool.idle_count == 1
+        assert await pool.take(is_fresh=False) is not connection
+
+
+async def test_a_connection_that_ends_as_soon_as_it_is_made_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with engine_and_pool() as (_, pool):
+        monkeypatch.setattr(EngineConnection, "is_usable", property(lambda _: False))
+        with pytest.raises(EngineUnreachableError, match="at once"):
+            await pool.take(is_fresh=True)
+        assert pool.open_count == 0
+
+
 async def test_an_engine_that_does_not_listen_is_unreachable():
     pool = pool_at(1)
     with pytest.raises(EngineUnreachableError, match="cannot be reached: connection refused"):

@@ -1,6 +1,9 @@
-from collections.abc import Iterable
+import gzip
+import random
+from collections.abc import Callable, Iterable
 
 import pytest
+import zstandard
 from httptools import HttpParserError, HttpResponseParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -174,6 +177,17 @@ def test_nobody_waits_for_room_after_the_last_piece():
     sink = KeepingSink(has_room=lambda _: False)
     reader = ReplyReader(is_head_request=False, open_sink=sink.open)
     assert play(reader, [length_reply(b"ok")]) is Progress.DONE
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_what_a_decoder_holds_outlives_the_lent_bytes(pack: Callable[[bytes], bytes]):
+    body = random.Random(1).randbytes(600_000)
+    coding = b"gzip" if pack is gzip.compress else b"zstd"
+    sink = KeepingSink(has_room=lambda _: False)
+    reader = ReplyReader(is_head_request=False, open_sink=sink.open)
+    raw = length_reply(pack(body), b"content-encoding: " + coding)
+    assert play(reader, [raw], sink) is Progress.DONE
+    assert bytes(sink.data) == body
 
 
 def test_bytes_and_the_end_that_come_without_room_are_kept():
