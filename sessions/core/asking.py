@@ -44,9 +44,14 @@ class Received:
 
 
 class Asking:
-    """See the module docstring; shared by all sessions, holds no state of any."""
+    """See the module docstring; shared by all sessions, holds no state of any.
+
+    Attributes:
+        received_bytes: Of the bodies of all replies with status 200 that ended, well or not.
+    """
 
     def __init__(self, *, engine: Engine, replay: ReplayStore, budget: IngestBudget) -> None:
+        self.received_bytes = 0
         self._engine = engine
         self._replay = replay
         self._budget = budget
@@ -86,6 +91,7 @@ class Asking:
             yield received
         finally:
             if intake is not None:
+                self.received_bytes += intake.fed_bytes
                 intake.abort()
             if taken is not None and (received is None or not received.is_kept):
                 self._replay.discard(session_id, [blob.blob for blob in taken.blobs])

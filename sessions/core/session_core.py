@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -38,11 +37,12 @@ from sessions.core.replies import (
     passed_on,
     reply_of,
 )
+from sessions.core.running_turns import RunningTurns
 from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import parse_samples_request
 from sessions.core.session import Session
-from sessions.core.trajectory import Checkpoint
-from sessions.core.turn_preparer import ReplayRules, TurnPreparer, off_loop
+from sessions.core.session_metadata import SessionMetadata
+from sessions.core.turn_preparer import ReplayRules, TurnPreparer
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
 from sessions.core.turns import TurnReply, TurnRunner
@@ -51,12 +51,9 @@ from sessions.engine.engine import Engine, EngineReply, EngineRequest
 from sessions.errors import (
     ClientVisibleError,
     EngineReplyUnusableError,
-    InternalError,
-    RequestError,
 )
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
-from sessions.tokens.comparison import compare
 from sessions.tokens.prompts import PromptBuilder
 
 _log = logging.getLogger(__name__)
@@ -89,7 +86,13 @@ class CoreRules:
 
 
 class SessionCore:
-    """See the module docstring."""
+    """See the module docstring.
+
+    Attributes:
+        turns: Those that run, and how others ended.
+        ingest: What replies in flight hold.
+        asking: Asks the engine for them.
+    """
 
     def __init__(
         self,
@@ -121,11 +124,13 @@ class SessionCore:
         self._key_of = key_of
         self._rules = rules
         self._turnstile = Turnstile()
-        self._turns: set[asyncio.Task[TurnReply]] = set()
+        self.turns = RunningTurns()
+        self._metadata = SessionMetadata(prompts)
+        self.ingest = IngestBudget(rules.ingest_budget_bytes)
         self._replay_budget = ReplayBudget(replay, rules.replay_budget_bytes)
-        ingest = IngestBudget(rules.ingest_budget_bytes)
+        self.asking = Asking(engine=engine, replay=replay, budget=self.ingest)
         self._runner = TurnRunner(
-            asking=Asking(engine=engine, replay=replay, budget=ingest),
+            asking=self.asking,
             preparer=TurnPreparer(prompts=prompts, rules=rules.replay),
             replay=replay,
             labels=labels,
@@ -194,7 +199,7 @@ class SessionCore:
         with pin(blob for record in records for blob in record.blobs_for(query)) as pins:
             metadata: JsonObject | None = None
             if query.has_metadata:
-                metadata = await self._metadata_of(session, messages, head)
+                metadata = await self._metadata.read(session, messages, head)
             return await records_reply_of(
                 session_id,
                 records,
@@ -221,7 +226,7 @@ class SessionCore:
         trajectory = session.trajectory
         turns, messages, head = trajectory.turns, trajectory.messages, trajectory.head
         with pin(blobs_in(turns)) as pins:
-            metadata = await self._metadata_of(session, messages, head)
+            metadata = await self._metadata.read(session, messages, head)
             return await samples_reply_of(
                 turns,
                 metadata,
@@ -286,14 +291,12 @@ class SessionCore:
 
     async def close(self) -> None:
         """End the turns that are left."""
-        for turn in self._turns:
-            turn.cancel()
-        await asyncio.gather(*self._turns, return_exceptions=True)
+        await self.turns.close()
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
         chat = parse_chat_request(request.body)
         self._replay_budget.check_turn()
-        turn = self._start(session, self._runner.run(session, request, chat))
+        turn = self.turns.start(session, self._runner.run(session, request, chat))
         waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
         keepalive_s = self._rules.keepalive_s
         async with waiting:
@@ -302,22 +305,6 @@ class SessionCore:
             if waiting.is_done:
                 return _turn_reply_of(waiting.result(), is_stream=chat.wants_stream)
         return TurnStream(waiting, keepalive_s=keepalive_s)
-
-    def _start(
-        self, session: Session, turn: Coroutine[Any, Any, TurnReply]
-    ) -> asyncio.Task[TurnReply]:
-        task = asyncio.create_task(_logged(session.session_id, turn))
-        self._turns.add(task)
-        session.turns_in_flight += 1
-        task.add_done_callback(partial(self._on_turn_done, session))
-        return task
-
-    def _on_turn_done(self, session: Session, task: asyncio.Task[TurnReply]) -> None:
-        self._turns.discard(task)
-        session.turns_in_flight -= 1
-        if not task.cancelled():
-            # Its client may be gone; then nobody else asks how the turn ended.
-            task.exception()
 
     async def _pass(self, path: bytes, request: ClientRequest, session_id: str) -> EngineReply:
         return await self._engine.exchange(
@@ -329,51 +316,6 @@ class SessionCore:
                 affinity=session_id,
             )
         )
-
-    async def _metadata_of(
-        self, session: Session, messages: list[JsonObject], head: Checkpoint | None
-    ) -> JsonObject:
-        found: JsonObject = {}
-        if head is not None:
-            known = session.known_mismatch(head)
-            found |= await self._compare(session, messages, head) if known is None else known
-        found["accumulated_token_ids"] = head.token_ids.tolist() if head is not None else []
-        found["max_trim_tokens"] = self._prompts.family.max_trim_count
-        if session.cancelled_turns:
-            found["cancelled_turns"] = list(session.cancelled_turns)
-        return found
-
-    async def _compare(
-        self, session: Session, messages: list[JsonObject], head: Checkpoint
-    ) -> JsonObject:
-        """The mismatch list, or nothing when the history cannot be rendered as a whole."""
-        family, tokenizer = self._prompts.family, self._prompts.tokenizer
-
-        def work() -> JsonObject:
-            try:
-                expected = self._prompts.whole(messages, head.tools, head.template_kwargs)
-            except (RequestError, RecursionError):
-                return {}
-            mismatches = compare(expected, head.token_ids, family, tokenizer)
-            return {"tito_session_mismatch": [mismatch.to_json() for mismatch in mismatches]}
-
-        found = await off_loop(4 * len(head.token_ids), work)
-        session.keep_mismatch(head, found)
-        return found
-
-
-async def _logged(session_id: str, turn: Coroutine[Any, Any, TurnReply]) -> TurnReply:
-    """The top of a turn: it may have no client left, so its failures are logged here."""
-    try:
-        return await turn
-    except ClientVisibleError as error:
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            # Not the message: it may quote the engine's reply.
-            _log.warning("turn failed session=%s code=%s", session_id, error.code)
-        raise
-    except Exception as error:
-        _log.exception("turn failed session=%s", session_id)
-        raise InternalError("the turn failed for a reason of ours") from error
 
 
 def _turn_reply_of(done: TurnReply, *, is_stream: bool) -> Response:

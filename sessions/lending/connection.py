@@ -19,6 +19,7 @@ import socket
 from typing import Final, Protocol, cast
 
 from sessions.errors import ClientVisibleError, HeadTooSlowError, draining_error
+from sessions.lending.probes import ProbeReply
 from sessions.lending.slots import Slot, SlotEvent, SlotState, SlotTable
 from sessions.routing.kinds import Named
 from sessions.settings import Settings
@@ -34,7 +35,7 @@ LINGER_TOTAL_S: Final = 30.0
 LAST_HEAD_S: Final = 0.3
 # A read of 256 KiB can hold 8,000 probes; other connections get their turn after these (3 ms).
 HEADS_PER_TURN: Final = 64
-_PROBE_HEADERS: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
+_UNCACHED: Final = ("cache-control", "no-store")
 
 
 class Dispatcher(Protocol):
@@ -79,8 +80,8 @@ class Reception(Protocol):
     def now(self) -> float:
         """Monotonic seconds."""
 
-    def answer_probe(self, head: Head) -> tuple[int, bytes] | None:
-        """Status and body of a probe, or None if the request is none."""
+    def answer_probe(self, head: Head) -> ProbeReply | None:
+        """The answer of a probe, or None if the request is none."""
 
     def choose(self, head: Head) -> int:
         """The shard that must serve a request; raises ClientVisibleError if nobody can."""
@@ -338,8 +339,8 @@ class Connection(asyncio.Protocol):
     def _serve(self, head: Head) -> None:
         probe = self._front.answer_probe(head)
         if probe is not None:
-            status, body = probe
-            self._answer(head, status, _PROBE_HEADERS, body)
+            headers = [("content-type", probe.content_type), _UNCACHED]
+            self._answer(head, probe.status, headers, probe.body)
             return
         try:
             shard = self._front.choose(head)

@@ -18,7 +18,7 @@ from typing import Final, cast
 from sessions.errors import ClientVisibleError, OverloadedError
 from sessions.lending.connection import LINGER_QUIET_S, Connection, Dispatcher
 from sessions.lending.group import Group
-from sessions.lending.probes import is_probe, probe_reply
+from sessions.lending.probes import ProbeReply, is_probe, probe_reply
 from sessions.lending.slots import SlotTable
 from sessions.lending.waiting import wait_until
 from sessions.routing.kinds import ROLLOUT, Named
@@ -100,8 +100,8 @@ class Front:
         for connection in list(self.connections):
             connection.refuse_begun_head(error)
 
-    def answer_probe(self, head: Head) -> tuple[int, bytes] | None:
-        """Status and body of a probe, or None if the request is none."""
+    def answer_probe(self, head: Head) -> ProbeReply | None:
+        """The answer of a probe, or None if the request is none."""
         if head.method not in (b"GET", b"HEAD") or not is_probe(head.path):
             return None
         return probe_reply(head.path, self._group)

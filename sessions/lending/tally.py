@@ -17,7 +17,7 @@ class Tally:
         unrecorded_turns: Turns that the engine answered with 200 and that were not committed.
         failed_turns: Turns that ended in an error, the engine's refusals included.
         turns_in_flight: Turns that run now.
-        engine_bytes: Bytes of reply bodies read from engines, since the start.
+        engine_bytes: Bytes of chat replies read from engines, since the start.
         replay_bytes: Bytes that the replay store holds now, shared prefixes once.
         replay_sessions: Sessions that have something in it.
         ingest_bytes: Bytes held now of replies that are still arriving.

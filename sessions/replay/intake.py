@@ -75,6 +75,7 @@ class Intake:
             session_id: Whose reply it is.
             budget: What the reply holds is charged there.
         """
+        self.fed_bytes = 0
         self._store = store
         self._session_id = session_id
         self._holder = budget.open()
@@ -99,6 +100,7 @@ class Intake:
         """
         if self._is_over:
             raise LocalProtocolError("a reply was fed after its end")
+        self.fed_bytes += len(piece)
         if self._left:  # fed too early: no reason to lose it
             self._left += piece
             return False

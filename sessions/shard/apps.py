@@ -6,14 +6,16 @@ Spec: docs/architecture.md#applications
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from starlette.types import ASGIApp
 
 from sessions.errors import SettingsError
 from sessions.lending.group import Group
+from sessions.lending.tally import Tally
 from sessions.settings import SIMULATED_ENGINE, check_app_settings
 
 logger = logging.getLogger(__name__)
@@ -28,10 +30,12 @@ class LoadedApp:
     Attributes:
         asgi: The ASGI 3 application.
         open_sessions: How many sessions it holds now.
+        tally_of: What it counts besides, given the state of its lifespan.
     """
 
     asgi: ASGIApp
     open_sessions: Callable[[], int]
+    tally_of: Callable[[Mapping[str, Any]], Tally]
 
 
 def load_app(group: Group, index: int) -> LoadedApp:
@@ -48,7 +52,9 @@ def load_app(group: Group, index: int) -> LoadedApp:
         SettingsError: A setting is missing, or what it names cannot be loaded.
     """
     if group.settings.app:
-        return LoadedApp(asgi=_named_app(group.settings.app), open_sessions=lambda: 0)
+        return LoadedApp(
+            asgi=_named_app(group.settings.app), open_sessions=lambda: 0, tally_of=lambda _: Tally()
+        )
     return _rollout_app(group, index)
 
 
@@ -58,7 +64,7 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
     # Imported only here: another application may do without them.
     from sessions.core.registry import SessionRegistry  # noqa: PLC0415 - see above
     from sessions.routing.ids import mint_session_id  # noqa: PLC0415 - see above
-    from sessions.shard.rollouts import rollout_app  # noqa: PLC0415 - see above
+    from sessions.shard.rollouts import rollout_app, tally_of  # noqa: PLC0415 - see above
     from sessions.tokens.prompts import load_prompt_builder  # noqa: PLC0415 - see above
 
     if settings.engine_url.startswith(SIMULATED_ENGINE):
@@ -75,7 +81,9 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
         tombstones=settings.tombstones,
     )
     return LoadedApp(
-        asgi=rollout_app(group, registry, prompts), open_sessions=lambda: len(registry)
+        asgi=rollout_app(group, registry, prompts),
+        open_sessions=lambda: len(registry),
+        tally_of=tally_of,
     )
 
 

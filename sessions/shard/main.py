@@ -24,6 +24,7 @@ from sessions.lending.messages import Kind, Message
 from sessions.lending.ready import write_ready
 from sessions.lending.waiting import wait_set, wait_until
 from sessions.shard.apps import LoadedApp, load_app
+from sessions.shard.beat import Beat
 from sessions.shard.cycle import Service
 from sessions.shard.farewell import Farewell
 from sessions.shard.house import House
@@ -34,7 +35,6 @@ from sessions.shard.server import ShardServer
 
 logger = logging.getLogger(__name__)
 
-_BEAT_S: Final = 1.0
 _DIED: Final = 70
 
 
@@ -66,10 +66,11 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     loans.attach(channel)
     life.watch_idle(lambda: not loans.lent_count)
     farewell = Farewell(group.settings, life, loans)
-    _publish(life, loaded, server)  # first: who is ready and never beat is stale
+    beat = Beat(group, index, life, loaded, server)
+    beat.publish()  # first: who is ready and never beat is stale
     life.on_ready()
     channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))  # last: the router is ready by it
-    beats = asyncio.create_task(_beat(life, loaded, server))
+    beats = asyncio.create_task(beat.run())
     await has_ended.wait()
     if not group.board.draining:
         # The router is gone and nobody will lend again: a shard must not outlive it.
@@ -106,10 +107,11 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     await server.start(group.shard_socket_path(0))
     house.open(Service(loaded.asgi, server.server_state, server.app_state))
     farewell = Farewell(group.settings, life, house)
-    _publish(life, loaded, server)  # first: who is ready and never beat is stale
+    beat = Beat(group, 0, life, loaded, server)
+    beat.publish()  # first: who is ready and never beat is stale
     life.on_ready()
     write_ready(group, listeners)
-    beats = asyncio.create_task(_beat(life, loaded, server))
+    beats = asyncio.create_task(beat.run())
     await life.stop_requested.wait()
     await wait_set(life.hurry_requested, group.settings.drain_delay_s)
     house.close()
@@ -134,13 +136,3 @@ async def _connect(group: Group) -> socket.socket:
     sock.settimeout(0)
     await loop.sock_connect(sock, str(group.channel_path))
     return sock
-
-
-async def _beat(life: Life, loaded: LoadedApp, server: ShardServer) -> None:
-    while True:
-        await asyncio.sleep(_BEAT_S)
-        _publish(life, loaded, server)
-
-
-def _publish(life: Life, loaded: LoadedApp, server: ShardServer) -> None:
-    life.beat(sessions=loaded.open_sessions(), requests=server.server_state.total_requests)

@@ -26,10 +26,10 @@ class Probed:
         if not (is_asked and is_probe(scope["raw_path"])):
             await self._app(scope, receive, send)
             return
-        status, body = probe_reply(scope["raw_path"], self._group)
+        reply = probe_reply(scope["raw_path"], self._group)
         headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
+            (b"content-type", reply.content_type.encode()),
+            (b"content-length", str(len(reply.body)).encode()),
         ]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})

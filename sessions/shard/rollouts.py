@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypedDict
 
@@ -33,7 +33,9 @@ from sessions.core.turn_preparer import ReplayRules
 from sessions.engine.http_engines import HttpEngines
 from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
 from sessions.lending.group import Group
-from sessions.replay.file_store import open_replay_store
+from sessions.lending.tally import Tally
+from sessions.replay.blobs import ReplayStore
+from sessions.replay.file_store import FileReplayStore, open_replay_store
 from sessions.replay.room import room_bytes
 from sessions.routing.keys import id_of_session_key, session_key_of, verify_session_key
 from sessions.settings import SIMULATED_ENGINE, Settings
@@ -51,9 +53,10 @@ _GREETING: Final = {
 
 
 class RolloutState(TypedDict):
-    """What the lifespan leaves for requests."""
+    """What the lifespan leaves for requests and for the metrics."""
 
     core: SessionCore
+    replay: FileReplayStore
 
 
 def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder) -> Starlette:
@@ -67,8 +70,12 @@ def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[RolloutState]:
-        async with open_core(group, registry, prompts) as core:
-            yield {"core": core}
+        replay = open_replay_store(group.settings.spool_dir)
+        try:
+            async with open_core(group, registry, prompts, replay) as core:
+                yield {"core": core, "replay": replay}
+        finally:
+            replay.close()
 
     settings = group.settings
     endpoint = RolloutEndpoint(group.run_secret, settings.public_url, settings.bind)
@@ -77,7 +84,7 @@ def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder)
 
 @asynccontextmanager
 async def open_core(
-    group: Group, registry: SessionRegistry, prompts: PromptBuilder
+    group: Group, registry: SessionRegistry, prompts: PromptBuilder, replay: ReplayStore
 ) -> AsyncIterator[SessionCore]:
     """Open a core with the engine that the settings name; its turns end with the context.
 
@@ -85,6 +92,7 @@ async def open_core(
         group: Shared state of the group.
         registry: The shard's sessions.
         prompts: Makes prompts.
+        replay: Keeps replay blobs.
     """
     settings = group.settings
     async with AsyncExitStack() as opened:
@@ -101,8 +109,6 @@ async def open_core(
             connect_timeout_s=settings.engine_connect_timeout_s,
         )
         opened.push_async_callback(engine.close)
-        replay = open_replay_store(settings.spool_dir)
-        opened.callback(replay.close)
         core = SessionCore(
             registry=registry,
             engine=engine,
@@ -135,6 +141,29 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         _log.error("background work ended", exc_info=task.exception())
+
+
+def tally_of(state: Mapping[str, Any]) -> Tally:
+    """What the application counts.
+
+    Args:
+        state: Of its lifespan; empty before it has begun.
+    """
+    if not state:
+        return Tally()
+    core: SessionCore = state["core"]
+    replay: FileReplayStore = state["replay"]
+    counts, usage = core.turns.counts, replay.usage()
+    return Tally(
+        recorded_turns=counts.recorded,
+        unrecorded_turns=counts.unrecorded,
+        failed_turns=counts.failed,
+        turns_in_flight=len(core.turns),
+        engine_bytes=core.asking.received_bytes,
+        replay_bytes=usage.stored_bytes,
+        replay_sessions=usage.sessions,
+        ingest_bytes=core.ingest.held_bytes,
+    )
 
 
 def _rules_of(settings: Settings) -> CoreRules:

@@ -28,6 +28,6 @@ def open_desk(prompts: PromptBuilder) -> Callable[..., Any]:
         finally:
             desk.engine.gate.set()
             await desk.core.close()
-        assert not desk.core._turns
+        assert not desk.core.turns
 
     return opened

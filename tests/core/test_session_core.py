@@ -170,7 +170,7 @@ async def test_a_turn_outlives_its_client(open_desk: OpenDesk, *, stream: bool):
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
         desk.engine.gate.set()
-        await wait_until_async(lambda: not desk.core._turns, "the turn ended")
+        await wait_until_async(lambda: not desk.core.turns, "the turn ended")
         assert await desk.contents(session) == ["ok"]
         assert desk.engine.cancelled == 0
 
@@ -185,7 +185,7 @@ async def test_a_turn_that_fails_without_its_client_is_not_left_unheard(open_des
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
         desk.engine.gate.set()
-        await wait_until_async(lambda: not desk.core._turns, "the turn ended")
+        await wait_until_async(lambda: not desk.core.turns, "the turn ended")
         # Its traceback holds the turn, which complains only when it is collected.
         del request
         gc.collect()

@@ -260,7 +260,7 @@ async def test_a_turn_that_waits_for_the_lock_of_a_deleted_session_is_refused(
         session_id = desk.open()
         async with desk.registry.find(session_id).lock:
             turn = asyncio.create_task(desk.chat(session_id, "hi"))
-            await wait_until_async(lambda: bool(desk.core._turns), "the turn began")
+            await wait_until_async(lambda: bool(desk.core.turns), "the turn began")
             desk.core.delete(session_id)
         error = await error_of(turn)
         assert isinstance(error, GoneSessionError)

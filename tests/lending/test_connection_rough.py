@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.lending.connection import Connection
+from sessions.lending.probes import ProbeReply
 from sessions.lending.slots import SlotState, SlotTable
 from sessions.settings import read_settings
 from sessions.wire.head import Head
@@ -64,9 +65,10 @@ class World:
         self.connection.connection_made(self.network)
         self._answered = 0
 
-    def answer_probe(self, head: Head) -> tuple[int, bytes] | None:
+    def answer_probe(self, head: Head) -> ProbeReply | None:
         """A probe's body is its path, so that answers can be told apart."""
-        return (200, head.path) if head.path.startswith(b"/probe") else None
+        is_probe = head.path.startswith(b"/probe")
+        return ProbeReply(status=200, body=head.path) if is_probe else None
 
     def choose(self, head: Head) -> int:
         """Shards by turns."""

@@ -27,7 +27,7 @@ def answered(stage: FrontStage, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     paths: list[bytes] = []
     answer_probe = stage.front.answer_probe
 
-    def noted(head: Head) -> tuple[int, bytes] | None:
+    def noted(head: Head) -> ProbeReply | None:
         found = answer_probe(head)
         if found is not None:
             paths.append(head.path)

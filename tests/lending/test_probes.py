@@ -17,20 +17,22 @@ HEALTH = [b"/healthz", b"/health"]
 
 
 def status_and_json(path: bytes, group: Group) -> tuple[int, dict[str, object]]:
-    status, body = probe_reply(path, group)
+    reply = probe_reply(path, group)
+    status, body = reply.status, reply.body
+    assert reply.content_type == "application/json"
     assert body.isascii()
     assert b" " not in body.replace(b"shard 1 died", b"")
     found: dict[str, object] = json.loads(body)
     return status, found
 
 
-@pytest.mark.parametrize("path", [b"/livez", b"/readyz", *HEALTH])
-def test_the_four_addresses_are_probes(path: bytes) -> None:
+@pytest.mark.parametrize("path", [b"/livez", b"/readyz", b"/metrics", *HEALTH])
+def test_the_addresses_are_probes(path: bytes) -> None:
     assert is_probe(path)
 
 
 @pytest.mark.parametrize(
-    "path", [b"/", b"", b"/livez/", b"/LIVEZ", b"/livez?x", b"/sessions/livez", b"/metrics"]
+    "path", [b"/", b"", b"/livez/", b"/LIVEZ", b"/livez?x", b"/sessions/livez", b"/metrics/"]
 )
 def test_no_other_path_is_a_probe(path: bytes) -> None:
     assert not is_probe(path)
@@ -58,7 +60,7 @@ def test_a_group_that_serves_is_ready_and_no_other(
     bring_into(group, state, monkeypatch)
     status = 200 if state in {GroupState.OK, GroupState.DEGRADED} else 503
     assert status_and_json(b"/readyz", group) == (status, {"status": state.value})
-    assert probe_reply(b"/readyz", group)[1] == b'{"status":"%s"}' % state.value.encode()
+    assert probe_reply(b"/readyz", group).body == b'{"status":"%s"}' % state.value.encode()
     for path in HEALTH:
         found_status, found = status_and_json(path, group)
         assert (found_status, found["status"]) == (status, state.value)
@@ -70,7 +72,7 @@ def test_a_group_lives_in_every_state(
 ) -> None:
     group = ready_group(tmp_path)
     bring_into(group, state, monkeypatch)
-    assert probe_reply(b"/livez", group) == (200, b'{"status":"ok"}')
+    assert status_and_json(b"/livez", group) == (200, {"status": "ok"})
 
 
 @pytest.mark.parametrize("path", HEALTH)
@@ -115,3 +117,15 @@ def test_health_tells_the_cause_and_knows_no_age_of_a_shard_that_never_beat(
             "requests": 0,
         }
     ]
+
+
+@pytest.mark.parametrize("state", GroupState)
+def test_metrics_are_there_in_every_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: GroupState
+) -> None:
+    group = ready_group(tmp_path)
+    bring_into(group, state, monkeypatch)
+    reply = probe_reply(b"/metrics", group)
+    assert reply.status == 200
+    assert reply.content_type.startswith("text/plain; version=0.0.4")
+    assert f'sessile_group_state{{state="{state.value}"}} 1.0\n'.encode() in reply.body

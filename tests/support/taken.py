@@ -16,4 +16,7 @@ async def taken_reply_of(store: ReplayStore, raw: bytes, session_id: str = "s") 
     intake = Intake(store, session_id, IngestBudget(1 << 30))
     if not intake.feed(memoryview(raw)):
         await intake.wait_room()
-    return await read_taken(await intake.finish())
+    try:
+        return await read_taken(await intake.finish())
+    finally:
+        intake.abort()

@@ -1,0 +1,53 @@
+from collections.abc import Callable
+from typing import Any
+
+from sessions.core.session_metadata import SessionMetadata
+from tests.support.desk import Desk
+
+OpenDesk = Callable[..., Any]
+
+
+async def read(desk: Desk, session_id: str) -> tuple[SessionMetadata, dict[str, Any]]:
+    session = desk.registry.find(session_id)
+    metadata = SessionMetadata(desk.prompts)
+    trajectory = session.trajectory
+    return metadata, await metadata.read(session, trajectory.messages, trajectory.head)
+
+
+async def test_an_empty_session_has_no_tokens_and_nothing_to_compare(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        _, found = await read(desk, desk.open())
+        assert found == {"accumulated_token_ids": [], "max_trim_tokens": 0}
+
+
+async def test_the_tokens_are_those_of_the_newest_checkpoint(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session_id = desk.open()
+        await desk.chat(session_id, "hi")
+        _, found = await read(desk, session_id)
+        head = desk.registry.find(session_id).trajectory.head
+        assert head is not None
+        assert found["accumulated_token_ids"] == head.token_ids.tolist()
+        assert found["tito_session_mismatch"] == []
+
+
+async def test_a_comparison_is_made_once_for_a_checkpoint(
+    open_desk: OpenDesk,
+    monkeypatch: Any,  # noqa: ANN401 - a fixture
+):
+    async with open_desk() as desk:
+        session_id = desk.open()
+        await desk.chat(session_id, "hi")
+        calls: list[object] = []
+        whole = desk.prompts.whole
+
+        def noted(*given: Any) -> list[int]:  # noqa: ANN401 - passed on
+            calls.append(given)
+            return list(whole(*given))
+
+        monkeypatch.setattr(desk.prompts, "whole", noted)
+        metadata, first = await read(desk, session_id)
+        session = desk.registry.find(session_id)
+        second = await metadata.read(session, session.trajectory.messages, session.trajectory.head)
+        assert first == second
+        assert len(calls) == 1
