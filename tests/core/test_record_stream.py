@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -19,7 +20,7 @@ from sessions.core.record_stream import (
 from sessions.core.turnstile import Turnstile
 from sessions.errors import EngineUnreachableError
 from sessions.replay.splice import Part, size_of
-from tests.support.loops import turn
+from tests.support.loops import caught_in_callbacks, turn
 from tests.support.parts import FakeBlob
 from tests.support.waiting import wait_until_async
 
@@ -197,6 +198,26 @@ async def test_a_reply_cancelled_while_a_thread_reads_unpins_when_the_thread_is_
     blob.gate.set()
     await wait_until_async(lambda: blob.pins == 0, "the blob is free")
     assert not blob.was_read_unpinned
+
+
+async def test_a_thread_that_fails_after_the_reply_was_cancelled_troubles_nobody():
+    blob = FakeBlob(LARGE, is_at_hand=False, fails_at=PIECE_BYTES)
+    client, stream = Client(), stream_of(blob)
+    with caught_in_callbacks() as caught:
+        await stream.begin()
+        blob.gate.clear()
+        serving = asyncio.create_task(client.get(stream))
+        await wait_until_async(lambda: len(client.sent) > 1, "the first piece is sent")
+        await turn()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        blob.gate.set()
+        await wait_until_async(lambda: blob.pins == 0, "the blob is free")
+        del stream, serving
+        gc.collect()
+        await turn()
+    assert caught == []
 
 
 @pytest.mark.parametrize("is_at_hand", [True, False])
