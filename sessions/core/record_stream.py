@@ -167,12 +167,12 @@ class RecordStream(Response):
         gathered: list[bytes | memoryview] = []
         gathered_bytes = 0
         for piece in pieces:
-            found = await self._read(piece) if isinstance(piece, BlobSlice) else piece
-            if gathered_bytes + len(found) > PIECE_BYTES:
+            size = piece.stop - piece.start if isinstance(piece, BlobSlice) else len(piece)
+            if gathered_bytes + size > PIECE_BYTES:
                 yield b"".join(gathered) if len(gathered) > 1 else gathered[0]
                 gathered, gathered_bytes = [], 0
-            gathered.append(found)
-            gathered_bytes += len(found)
+            gathered.append(await self._read(piece) if isinstance(piece, BlobSlice) else piece)
+            gathered_bytes += size
         yield b"".join(gathered) if len(gathered) > 1 else gathered[0]
 
     async def _read(self, piece: BlobSlice) -> bytes | memoryview:

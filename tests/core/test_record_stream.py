@@ -111,6 +111,15 @@ async def test_a_text_is_sent_whole_in_small_pieces_of_a_known_length(*, is_at_h
     assert blob.most_bytes <= PIECE_BYTES
 
 
+async def test_beginning_reads_one_piece():
+    blob, client = FakeBlob(LARGE), Client()
+    stream = stream_of(blob)
+    await stream.begin()
+    assert blob.read_bytes == PIECE_BYTES
+    await client.get(stream)
+    assert client.body == LARGE
+
+
 async def test_small_parts_are_sent_together():
     stream, client = stream_of(*[b"x"] * 1000, FakeBlob(b"y"), b"z"), Client()
     await stream.begin()
@@ -237,7 +246,7 @@ async def test_a_store_that_fails_later_ends_the_reply_early(*, is_at_hand: bool
     await stream.begin()
     with pytest.raises(StoreFailureError):
         await client.get(stream)
-    assert client.body == LARGE[: 2 * PIECE_BYTES]
+    assert client.body == LARGE[: 3 * PIECE_BYTES]
     assert client.sent[-1]["more_body"] is True
     assert blob.pins == 0
 
