@@ -13,12 +13,14 @@ from sessions.errors import (
     UnprocessableError,
 )
 from sessions.tokens.tokenizer import load_tokenizer
-from tests.support.engine_clients import SILENCE, engine_at, error_of, request
+from tests.support.engine_clients import SILENCE, client_of, engine_at, error_of, request
 from tests.support.loops import BOTH_LOOPS, Backend, turn
 from tests.support.raw_engine import (
     OK,
     Answer,
+    Asked,
     Then,
+    raw_engine,
 )
 from tests.support.raw_replies import KeepingSink, length_reply
 from tests.support.waiting import wait_until_async
@@ -254,6 +256,24 @@ async def test_a_request_whose_reused_connection_died_unheard_is_sent_once_more(
         assert (await engine.exchange(request(body=b"again"))).body == b"ok"
         assert [asked.body for asked in server.asked] == [b"body", b"again", b"again"]
         assert [asked.connection for asked in server.asked] == [0, 0, 1]
+
+
+async def test_it_is_sent_once_more_on_a_new_connection_although_others_idle():
+    def answer_of(asked: Asked) -> Answer:
+        is_first = [other.connection for other in server.asked].count(asked.connection) == 1
+        return Answer(OK) if is_first else Answer(b"", Then.CLOSE)
+
+    async with raw_engine(answer_of) as server:
+        engine = client_of(server)
+        server.gate.clear()
+        both = [asyncio.create_task(engine.exchange(request())) for _ in range(2)]
+        await wait_until_async(lambda: len(server.asked) == 2, "two connections are used")
+        server.gate.set()
+        await asyncio.gather(*both)
+        assert engine.idle_count == 2
+        assert (await engine.exchange(request())).body == b"ok"
+        assert [asked.connection for asked in server.asked[2:]] in ([0, 2], [1, 2])
+        await engine.close()
 
 
 async def test_it_is_not_sent_a_third_time():

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from sessions.engine.choice import DEAD_S, EngineChoice
 from sessions.engine.engine import EngineReply
 from sessions.engine.http_engines import HttpEngines
 from sessions.errors import EngineUnreachableError
@@ -144,6 +146,26 @@ async def test_the_session_of_a_dead_engine_goes_to_another_one_and_stays_there(
             assert (await client.exchange(request(affinity=f"s{n}"))).body == b"ok"
         assert len(alive.asked) == 2 + 4
         assert client.in_use == [0, 0]
+        await client.close()
+
+
+async def test_a_dead_engine_is_left_alone_and_used_again_when_it_takes_connections(
+    caplog: pytest.LogCaptureFixture,
+):
+    now = 100.0
+    async with raw_engine(answers_in_order(OK)) as alive, raw_engine(answers_in_order(OK)) as other:
+        client = client_of(alive, other)
+        client._choice = EngineChoice(2, now=lambda: now)
+        client._pools[1].address = replace(client._pools[1].address, port=1)
+        for n in range(10):
+            assert (await client.exchange(request(affinity=f"s{n}"))).body == b"ok"
+        assert len(caplog.records) == 1  # one request found it dead, the others did not try
+        assert "connection refused" in caplog.records[0].getMessage()
+        now += DEAD_S
+        client._pools[1].address = replace(client._pools[1].address, port=other.port)
+        for n in range(10, 20):
+            await client.exchange(request(affinity=f"s{n}"))
+        assert (len(alive.asked), len(other.asked)) == (15, 5)
         await client.close()
 
 
