@@ -89,7 +89,7 @@ class RecordStream(Response):
         size_bytes: int,
         pins: ExitStack,
         *,
-        turnstile: Turnstile | None = None,
+        turnstile: Turnstile,
     ) -> None:
         """Make a response that has not begun.
 
@@ -99,14 +99,14 @@ class RecordStream(Response):
             pieces: The body.
             size_bytes: Its length.
             pins: Of the body's blobs; closed in the end.
-            turnstile: Of all long replies of the process; None for one of its own.
+            turnstile: Of all long replies of the process.
         """
         super().__init__(status_code=status)
         length = (b"content-length", b"%d" % size_bytes)
         self.raw_headers = [*headers, length]
         self._left_bytes = size_bytes
         self._pins = pins
-        self._turnstile = turnstile or Turnstile()
+        self._turnstile = turnstile
         self._reading: asyncio.Future[bytes | memoryview] | None = None
         self._bodies = self._joined(pieces)
         self._first: bytes | memoryview = b""

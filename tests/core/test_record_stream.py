@@ -33,7 +33,7 @@ def stream_of(*parts: Part, turnstile: Turnstile | None = None) -> RecordStream:
     size = sum(map(size_of, parts))
     pins = pin(part for part in parts if isinstance(part, FakeBlob))
     pieces = pieces_of(parts, 0, size)
-    return RecordStream(200, HEADERS, pieces, size, pins, turnstile=turnstile)
+    return RecordStream(200, HEADERS, pieces, size, pins, turnstile=turnstile or Turnstile())
 
 
 class Client:
