@@ -71,12 +71,14 @@ class Phase:
         failures: What went wrong, in words; a session's turns end with its first.
         took_s: From the first request to the last reply.
         cpu_s: CPU seconds of each process meanwhile, by name.
+        wait_s: Seconds that the main thread of each could have run and had no core.
     """
 
     turns: Sequence[Turn]
     failures: Sequence[str]
     took_s: float
     cpu_s: Mapping[str, float]
+    wait_s: Mapping[str, float]
 
     @property
     def mib(self) -> float:

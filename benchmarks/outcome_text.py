@@ -67,23 +67,34 @@ def _speed(outcome: Outcome) -> str:
 def _cpu_table(outcome: Outcome) -> str:
     work = outcome.work
     total_s = sum(work.cpu_s.values())
-    lines = [["process", "CPU s", "ms/MiB", "ms/turn", "share"]]
+    lines = [["process", "CPU s", "ms/MiB", "ms/turn", "share", "without a core s"]]
+    for name, cpu_s in work.cpu_s.items():
+        cells = _cost_cells(work, cpu_s)
+        lines.append([name, *cells, f"{cpu_s / total_s:.1%}", f"{work.wait_s[name]:.1f}"])
     group_s = sum(map(work.cpu_of_s, (ARBITER, ROUTER, SHARD)))
-    for name, cpu_s in [*work.cpu_s.items(), ("the group together", group_s)]:
-        lines.append(
-            [
-                name,
-                f"{cpu_s:.2f}",
-                f"{cpu_s * 1e3 / work.mib:.3f}",
-                f"{cpu_s * 1e3 / len(work.turns):.2f}",
-                f"{cpu_s / total_s:.1%}",
-            ]
-        )
+    cells = _cost_cells(work, group_s)
+    lines.append(["the group together", *cells, f"{group_s / total_s:.1%}", ""])
     return table_text("CPU, all sessions at once", lines)
 
 
+def _cost_cells(work: Phase, cpu_s: float) -> list[str]:
+    per_mib, per_turn = cpu_s * 1e3 / work.mib, cpu_s * 1e3 / len(work.turns)
+    return [f"{cpu_s:.2f}", f"{per_mib:.3f}", f"{per_turn:.2f}"]
+
+
 def _large_table(outcome: Outcome) -> str:
-    lines = [["turns", "MiB each", "GiB/s", "shard ms/MiB", "router", "engine", "driver"]]
+    lines = [
+        [
+            "turns",
+            "MiB each",
+            "GiB/s",
+            "shard ms/MiB",
+            "router",
+            "engine",
+            "driver",
+            "shard without a core",
+        ]
+    ]
     for name, phase in (("first", outcome.first), ("steady", outcome.steady)):
         lines.append([name, *_large_cells(phase)])
     return table_text("two sessions of one shard with the largest replies", lines)
@@ -95,6 +106,7 @@ def _large_cells(phase: Phase) -> list[str]:
         f"{phase.mib / len(phase.turns):,.1f}",
         f"{phase.mib / 1024 / phase.took_s:.2f}",
         *(f"{cost:.3f}" for cost in costs),
+        f"{phase.wait_s.get('shard 0', 0.0) / phase.took_s:.0%} of the time",
     ]
 
 

@@ -44,7 +44,7 @@ from benchmarks.stand import (
     open_replay_group,
 )
 from benchmarks.trainer import Conversation, Talk, converse, create_on_shards, open_conversations
-from benchmarks.usage import read_busy_s, read_cpu_of, read_cpu_s
+from benchmarks.usage import read_busy_s, read_cpu_of, read_cpu_s, read_wait_s
 from benchmarks.weight import Weight, WeightWatch, read_weight
 from tests.support.group import RunningGroup
 
@@ -202,15 +202,24 @@ class _ProductionRun:
         return self._weigh()
 
     async def _phase(self, work: Awaitable[Talk]) -> Phase:
-        before, begin_s = read_cpu_of(self._pids), time.monotonic()
+        before, waited = read_cpu_of(self._pids), self._waits()
+        begin_s = time.monotonic()
         talk = await work
         if not talk.turns:
             raise LoadError("; ".join(talk.failures))
         took_s = time.monotonic() - begin_s
         await asyncio.sleep(_AFTERMATH_S)
-        after = read_cpu_of(self._pids)
-        cpu_s = {name: after[name] - before[name] for name in before}
-        return Phase(turns=talk.turns, failures=talk.failures, took_s=took_s, cpu_s=cpu_s)
+        after, waited_more = read_cpu_of(self._pids), self._waits()
+        return Phase(
+            turns=talk.turns,
+            failures=talk.failures,
+            took_s=took_s,
+            cpu_s={name: after[name] - before[name] for name in before},
+            wait_s={name: waited_more[name] - waited[name] for name in waited},
+        )
+
+    def _waits(self) -> dict[str, float]:
+        return {name: read_wait_s(pid) for name, pid in self._pids.items()}
 
     async def _large(self) -> tuple[Phase, Phase]:
         """Two sessions of one shard: their first turns, then the steady ones."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+_SPENT, _WAITED = 0, 1  # of schedstat
 _BUSY_FIELDS: Final = (1, 2, 3, 6, 7)  # of /proc/stat: user, nice, system, irq, softirq
 
 
@@ -34,10 +35,22 @@ def read_cpu_s(pid: int) -> float:
     """
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
-        spent = [(thread / "schedstat").read_text().split()[0] for thread in threads]
+        spent = [(thread / "schedstat").read_text().split()[_SPENT] for thread in threads]
     except FileNotFoundError:
         raise ProcessLookupError(pid) from None
     return sum(map(int, spent)) / 1e9
+
+
+def read_wait_s(pid: int) -> float:
+    """Seconds that the main thread of a process so far could have run and had no core.
+
+    Raises:
+        ProcessLookupError: It has ended.
+    """
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[_WAITED]) / 1e9
+    except FileNotFoundError:
+        raise ProcessLookupError(pid) from None
 
 
 def read_cpu_of(pids: Mapping[str, int]) -> dict[str, float]:

@@ -35,7 +35,13 @@ def turn(mib: float) -> Turn:
 
 def phase(shard_s: float = 0.3, failures: tuple[str, ...] = ()) -> Phase:
     cpu_s = {"router": 0.1, "shard 0": shard_s, "shard 1": shard_s, "engine 0": 0.4, "driver": 0.2}
-    return Phase(turns=[turn(500), turn(500)], failures=failures, took_s=2.0, cpu_s=cpu_s)
+    return Phase(
+        turns=[turn(500), turn(500)],
+        failures=failures,
+        took_s=2.0,
+        cpu_s=cpu_s,
+        wait_s=dict.fromkeys(cpu_s, 0.2),
+    )
 
 
 def weight(pss_gib: float, files_gib: float = 0.0, disk_gib: float = 0.0) -> Weight:
@@ -168,9 +174,9 @@ def test_the_text_tells_speed_cpu_memory_lag_and_goals():
     told = [" ".join(line.split()) for line in text.splitlines()]
     for line in (
         "2 1.0 2.0 1.0 0.49 0.50 0.50 0",
-        "shard 0 0.30 0.300 150.00 23.1%",
+        "shard 0 0.30 0.300 150.00 23.1% 0.2",
         "the group together 0.70 0.700 350.00 53.8%",
-        "steady 500.0 0.49 0.600 0.100 0.400 0.200",
+        "steady 500.0 0.49 0.600 0.100 0.400 0.200 10% of the time",
         "highest 1,024.0 4,096.0 5,120.0 0.0",
         f"{LAG_LARGE} 100 1.0 49.0 49.0",
         "100.0 to 100.0 1.00 (1.00-1.00) 0.50 (0.50-0.50) 2.0 (2.0-2.0) 1.00 0.20",

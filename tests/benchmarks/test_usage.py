@@ -15,7 +15,9 @@ from benchmarks.usage import (
     read_cpu_of,
     read_cpu_s,
     read_memory,
+    read_wait_s,
 )
+from tests.support.waiting import wait_until
 
 
 def spin_until(cpu_s: float) -> None:
@@ -37,6 +39,23 @@ def test_cpu_of_the_machine_and_of_this_process_only_grow() -> None:
     assert children_cpu_s() >= own_s + 0.02
 
 
+def test_a_process_that_shares_a_core_waits_for_it() -> None:
+    core = min(os.sched_getaffinity(0))
+    code = f"import os; os.sched_setaffinity(0, {{{core}}}); print(flush=True)\nwhile True: pass"
+    busy = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)
+    ]
+    try:
+        for process in busy:
+            assert process.stdout is not None
+            process.stdout.readline()
+        wait_until(lambda: all(read_wait_s(process.pid) > 0.01 for process in busy), "both waited")
+    finally:
+        for process in busy:
+            process.kill()
+            process.communicate()
+
+
 def test_cpu_is_told_by_name() -> None:
     assert set(read_cpu_of({"me": os.getpid()})) == {"me"}
 
@@ -56,5 +75,7 @@ def test_a_process_that_has_ended_is_refused() -> None:
     process.wait()
     with pytest.raises(ProcessLookupError):
         read_cpu_s(process.pid)
+    with pytest.raises(ProcessLookupError):
+        read_wait_s(process.pid)
     with pytest.raises(ProcessLookupError):
         read_memory(process.pid)
