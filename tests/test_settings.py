@@ -102,6 +102,21 @@ def test_a_value_out_of_its_range_is_refused_by_variable_and_value(field: str, t
 
 
 @pytest.mark.parametrize(
+    ("url", "urls"),
+    [
+        ("", ()),
+        ("http://a", ("http://a",)),
+        ("http://a,http://b:1/v1", ("http://a", "http://b:1/v1")),
+        ("sim:?layers=3,4", ("sim:?layers=3,4",)),
+    ],
+)
+def test_engines_are_separated_by_commas_but_the_simulated_one_is_alone(
+    url: str, urls: tuple[str, ...]
+):
+    assert Settings(engine_url=url).engine_urls == urls
+
+
+@pytest.mark.parametrize(
     ("given", "has_router", "worker_count"),
     [
         ({}, False, 1),
