@@ -238,8 +238,7 @@ class SessionCore:
 
     def delete(self, session_id: str) -> Response:
         """End a session and free what it holds; waits for nothing."""
-        self._registry.end(session_id, "was deleted")
-        self._replay.drop_session(session_id)
+        self._free(self._registry.end(session_id, "was deleted"))
         return reply_of(HTTPStatus.NO_CONTENT)
 
     async def proxy(self, session_id: str, path: bytes, request: ClientRequest) -> Response:
@@ -285,13 +284,18 @@ class SessionCore:
             await asyncio.sleep(max(_EXPIRY_PERIOD_MIN_S, min(_EXPIRY_PERIOD_S, ttl_s / 4)))
             ended = self._registry.end_idle(ttl_s)
             for session in ended:
-                self._replay.drop_session(session.session_id)
+                self._free(session)
             if ended:
                 _log.info("sessions expired count=%s ttl_s=%g", len(ended), ttl_s)
 
     async def close(self) -> None:
         """End the turns that are left."""
         await self.turns.close()
+
+    def _free(self, session: Session) -> None:
+        """Let go of what others hold for a session that ended."""
+        self._replay.drop_session(session.session_id)
+        self._engine.forget(session.session_id)
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
         chat = parse_chat_request(request.body)

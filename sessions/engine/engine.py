@@ -110,3 +110,7 @@ class Engine(Protocol):
             ClientVisibleError: What the sink raised.
         """
         ...
+
+    def forget(self, affinity: str) -> None:
+        """No more requests will name this session; unknown ids are ignored."""
+        ...

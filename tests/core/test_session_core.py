@@ -263,6 +263,7 @@ async def test_a_deleted_session_is_gone_everywhere_and_its_memory_free(open_des
         assert (response.status_code, response.body) == (204, b"")
         assert "content-type" not in response.headers
         assert desk.replay.stored_bytes == 0
+        assert desk.engine.forgotten == [session]
         for work in (desk.core.check_known, desk.core.delete):
             with pytest.raises(GoneSessionError):
                 work(session)
@@ -359,3 +360,4 @@ async def test_a_session_that_idles_expires_and_its_blobs_are_freed(open_desk: O
         with pytest.raises(GoneSessionError, match="expired"):
             await desk.read(session_id)
         assert desk.replay.stored_bytes == 0
+        assert desk.engine.forgotten == [session_id]

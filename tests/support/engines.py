@@ -65,6 +65,7 @@ class ScriptedEngine:
         gate: Requests wait here; open unless a test clears it.
         waiting: How many requests stand before the gate.
         cancelled: How many of them were cancelled there.
+        forgotten: Sessions that it was told to forget, in order.
     """
 
     def __init__(self, *answers: Answer) -> None:
@@ -74,6 +75,7 @@ class ScriptedEngine:
         self.gate.set()
         self.waiting = 0
         self.cancelled = 0
+        self.forgotten: list[str] = []
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -103,3 +105,7 @@ class ScriptedEngine:
         if reply.body and not sink.feed(memoryview(reply.body)):
             await sink.wait_room()
         return replace(reply, body=b"", is_sunk=True)
+
+    def forget(self, affinity: str) -> None:
+        """Note that a session ended."""
+        self.forgotten.append(affinity)
