@@ -118,7 +118,7 @@ def log_config(
             "gunicorn.access": access,
             # uvicorn asks hasHandlers() whether to do the work, so silence must mean no handler
             "uvicorn.access": {"level": "INFO", **access},
-            "httpx": {"level": "WARNING"},  # it writes a line for every call of the engine
+            "httpx": {"level": "WARNING"},  # it writes a line for every call of an application
         },
     }
 
