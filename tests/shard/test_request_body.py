@@ -131,6 +131,13 @@ def test_what_llhttp_refuses_is_refused(data: bytes) -> None:
         decoder.feed(data)
 
 
+def test_a_second_request_is_none() -> None:
+    """Although llhttp would go on reading: this head keeps the connection."""
+    decoder = ChunkDecoder(HEAD.replace(b"Connection: close\r\n", b""))
+    with pytest.raises(BadBodyError):
+        decoder.feed(chunked(b"abc", 3) + b"GET")
+
+
 def test_a_head_that_llhttp_refuses_is_refused() -> None:
     with pytest.raises(BadBodyError):
         ChunkDecoder(b"zz")
