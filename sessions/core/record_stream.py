@@ -1,6 +1,6 @@
 """A long reply as a Starlette response: texts and stored blobs, sent piece by piece.
 
-The length is known, the whole is never in memory: one piece at a time is read from the store, at
+The length is known, the whole is never in memory: a piece at a time is read from the store, at
 once where no disk is waited for and else in a thread. All long replies share a turnstile, so other
 requests of the shard wait for one piece, not for one of each. Blobs are pinned until the last byte
 was handed over, the client has gone or the response was cancelled.
@@ -163,16 +163,19 @@ class RecordStream(Response):
         await send({"type": "http.response.body", "body": body, "more_body": is_more})
 
     async def _joined(self, pieces: Iterable[Piece]) -> AsyncGenerator[bytes | memoryview, None]:
-        """The bytes to send: small pieces joined, so that each write is worth its cost."""
+        """The bytes to send: small pieces joined, so that each write is worth its cost.
+
+        One piece is read ahead: a first blob that cannot be read shows before a text is sent.
+        """
         gathered: list[bytes | memoryview] = []
         gathered_bytes = 0
         for piece in pieces:
-            size = piece.stop - piece.start if isinstance(piece, BlobSlice) else len(piece)
-            if gathered_bytes + size > PIECE_BYTES:
+            found = await self._read(piece) if isinstance(piece, BlobSlice) else piece
+            if gathered_bytes + len(found) > PIECE_BYTES:
                 yield b"".join(gathered) if len(gathered) > 1 else gathered[0]
                 gathered, gathered_bytes = [], 0
-            gathered.append(await self._read(piece) if isinstance(piece, BlobSlice) else piece)
-            gathered_bytes += size
+            gathered.append(found)
+            gathered_bytes += len(found)
         yield b"".join(gathered) if len(gathered) > 1 else gathered[0]
 
     async def _read(self, piece: BlobSlice) -> bytes | memoryview:

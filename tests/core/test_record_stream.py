@@ -111,13 +111,19 @@ async def test_a_text_is_sent_whole_in_small_pieces_of_a_known_length(*, is_at_h
     assert blob.most_bytes <= PIECE_BYTES
 
 
-async def test_beginning_reads_one_piece():
+async def test_a_reply_reads_no_more_than_a_piece_ahead():
     blob, client = FakeBlob(LARGE), Client()
     stream = stream_of(blob)
     await stream.begin()
-    assert blob.read_bytes == PIECE_BYTES
+    assert blob.read_bytes == 2 * PIECE_BYTES
     await client.get(stream)
     assert client.body == LARGE
+
+
+async def test_a_first_blob_that_fails_behind_a_text_fails_before_anything_is_sent():
+    blob = FakeBlob(LARGE, fails_at=0, error=StoreFailureError)
+    with pytest.raises(StoreFailureError):
+        await stream_of(b"{", blob).begin()
 
 
 async def test_small_parts_are_sent_together():
@@ -210,7 +216,7 @@ async def test_a_reply_cancelled_while_a_thread_reads_unpins_when_the_thread_is_
 
 
 async def test_a_thread_that_fails_after_the_reply_was_cancelled_troubles_nobody():
-    blob = FakeBlob(LARGE, is_at_hand=False, fails_at=PIECE_BYTES)
+    blob = FakeBlob(LARGE, is_at_hand=False, fails_at=2 * PIECE_BYTES)
     client, stream = Client(), stream_of(blob)
     with caught_in_callbacks() as caught:
         await stream.begin()
@@ -246,7 +252,7 @@ async def test_a_store_that_fails_later_ends_the_reply_early(*, is_at_hand: bool
     await stream.begin()
     with pytest.raises(StoreFailureError):
         await client.get(stream)
-    assert client.body == LARGE[: 3 * PIECE_BYTES]
+    assert client.body == LARGE[: 2 * PIECE_BYTES]
     assert client.sent[-1]["more_body"] is True
     assert blob.pins == 0
 
