@@ -165,7 +165,7 @@ class Outcome:
     @property
     def heaviest(self) -> Weight:
         """The weighing with the most memory."""
-        return max(self.weights, key=lambda weight: weight.memory_bytes)
+        return max([*self.weights, *self.stages.values()], key=lambda weight: weight.memory_bytes)
 
     @property
     def failures(self) -> list[str]:

@@ -84,7 +84,7 @@ GOOD = Outcome(
     weights=[weight(0.2), weight(1.0, 4.0), weight(2.0, 1.0)],
     stages={
         IDLE: weight(0.2),
-        DONE: weight(1.0, 4.0),
+        DONE: weight(0.9, 3.9),
         HALF: weight(0.5, 2.0),
         EMPTY: weight(0.21),
     },
@@ -120,6 +120,8 @@ def test_quarters_hold_every_pair_once(count: int, sizes: list[int]):
 
 def test_the_heaviest_is_the_one_with_most_in_processes_and_files():
     assert GOOD.heaviest == weight(1.0, 4.0)
+    brief = replace(GOOD, stages={**GOOD.stages, DONE: weight(3.0, 3.0)})
+    assert brief.heaviest == weight(3.0, 3.0)
 
 
 def test_every_goal_is_met_when_all_is_well():
@@ -148,8 +150,9 @@ def test_a_goal_is_missed_when_its_figure_is_beyond(outcome: Outcome, missed: st
 
 def test_a_spool_has_a_lower_limit_and_its_files_on_disk_do_not_count():
     plan = replace(GOOD.plan, spool="somewhere")
-    light = replace(GOOD, plan=plan, weights=[weight(1.4, 0.0, 9.0)])
-    heavy = replace(GOOD, plan=plan, weights=[weight(1.4, 0.2)])
+    stages = {IDLE: weight(0.2), EMPTY: weight(0.2)}
+    light = replace(GOOD, plan=plan, stages=stages, weights=[weight(1.4, 0.0, 9.0)])
+    heavy = replace(GOOD, plan=plan, stages=stages, weights=[weight(1.4, 0.2)])
     assert verdicts_of(light)["highest memory of the group, GiB"]
     assert not verdicts_of(heavy)["highest memory of the group, GiB"]
 
