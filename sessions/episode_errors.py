@@ -1,0 +1,69 @@
+"""Errors of episodes and their tools, in the same shape as all others.
+
+Apart from `sessions.errors` only because one file shall stay small; the same rules hold. A refused
+call never reached its tool, whatever its status.
+
+Spec: docs/errors.md#statuses
+"""
+
+from __future__ import annotations
+
+from sessions.errors import RequestError
+
+
+class BadEpisodeTokenError(RequestError):
+    """No episode token, or one that this run did not sign.
+
+    Without `WWW-Authenticate`: with it, clients begin an OAuth dance that cannot end well.
+    """
+
+    status = 401
+    type = "authentication_error"
+    code = "bad_episode_token"
+
+
+class WrongNonceError(RequestError):
+    """Well signed, but of another run of the attempt, or made without the episode's nonce."""
+
+    status = 403
+    type = "permission_error"
+    code = "wrong_nonce"
+
+
+class EpisodeNotRunningError(RequestError):
+    """The episode ended, or it never was; never a 404, with which some clients give up for good."""
+
+    status = 410
+    type = "gone_error"
+    code = "episode_not_running"
+
+
+class DuplicateClaimError(RequestError):
+    """Somebody holds the claim, and keeps it."""
+
+    status = 409
+    type = "conflict_error"
+    code = "duplicate_claim"
+
+
+class UnknownToolError(RequestError):
+    """The episode has no tool of that name; the message names those that it has."""
+
+    status = 404
+    type = "not_found_error"
+    code = "unknown_tool"
+
+
+class ToolArgumentsError(RequestError):
+    """The arguments are not those of the tool; it did not run. For the agent to read."""
+
+    status = 422
+    code = "bad_tool_arguments"
+
+
+class ToolError(RequestError):
+    """Raised by a tool: it ran and could not do what was asked. For the agent to read."""
+
+    status = 422
+    type = "tool_error"
+    code = "tool_failed"

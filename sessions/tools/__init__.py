@@ -1,0 +1,1 @@
+"""Episode tools: what an environment serves to the agent that plays it."""

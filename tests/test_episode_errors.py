@@ -1,0 +1,26 @@
+"""What every error of episodes says, whoever sends it."""
+
+import pytest
+
+from sessions import episode_errors
+from sessions.errors import RequestError
+
+KINDS = [
+    kind
+    for kind in vars(episode_errors).values()
+    if isinstance(kind, type) and kind.__module__ == episode_errors.__name__
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_error_of_episodes_is_tried_again_or_starts_an_oauth_dance(kind: type[RequestError]):
+    error = kind("why")
+    names = [name for name, _ in error.headers]
+    assert 400 <= error.status < 500
+    assert ("x-should-retry", "false") in error.headers
+    assert "www-authenticate" not in names
+    assert "retry-after" not in names
+
+
+def test_there_are_errors_to_look_at():
+    assert len(KINDS) == 7
