@@ -271,6 +271,31 @@ async def test_a_deleted_session_is_gone_everywhere_and_its_memory_free(open_des
             await desk.core.read(session, desk.request(b""))
 
 
+async def test_a_read_that_began_before_a_delete_is_whole(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        document = desk.document("ok")
+        document["choices"][0]["meta_info"]["routed_experts"] = "QUJD" * 100
+        desk.engine.answers = [json_reply(document)]
+        session = desk.open()
+        await desk.chat(session, "word " * 5000)  # long enough to be compared in a thread
+        reading = asyncio.create_task(desk.core.read(session, desk.request(b"")))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        desk.core.delete(session)
+        (record,) = json.loads(await body_of(await reading))["records"]
+        assert record["response"]["choices"][0]["meta_info"]["routed_experts"] == "QUJD" * 100
+        assert desk.replay.stored_bytes == 0
+
+
+async def test_a_read_gives_what_its_query_chooses(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        await desk.chat(session, "hi")
+        assert set(await desk.read(session, b"fields=metadata")) == {"session_id", "metadata"}
+        read = await desk.read(session, b"fields=method&turns=0")
+        assert read == {"session_id": session, "records": [{"method": "POST"}]}
+
+
 async def test_deleting_waits_for_nothing(open_desk: OpenDesk):
     async with open_desk() as desk:
         session = desk.open()
