@@ -14,7 +14,7 @@ import pytest
 from benchmarks.shape import MIB, Shape
 from benchmarks.stand import open_engines
 from benchmarks.trainer import Conversation, converse, open_conversations
-from benchmarks.weight import read_weight
+from benchmarks.weight import Weight, read_weight
 from tests.support.group import Groups, RunningGroup
 from tests.support.waiting import wait_until_async
 
@@ -31,12 +31,12 @@ pytestmark = [
 ]
 
 
-def weight_of(group: RunningGroup) -> int:
-    return read_weight(group.pids.values()).memory_bytes
+def weight_of(group: RunningGroup) -> Weight:
+    return read_weight(group.pids.values())
 
 
 def at_most(group: RunningGroup, limit_bytes: float) -> Callable[[], bool]:
-    return lambda: weight_of(group) <= limit_bytes
+    return lambda: weight_of(group).memory_bytes <= limit_bytes
 
 
 def conversations_of(
@@ -56,16 +56,18 @@ async def delete(conversations: Sequence[Conversation]) -> None:
         await conversation.delete()
 
 
-async def soak(group: RunningGroup, weights: list[int]) -> None:
+async def soak(group: RunningGroup, weights: list[Weight]) -> None:
     """Warm up, fill, delete half, delete all; what is weighed goes to `weights`."""
     # What is loaded at first use, and what an allocator keeps, is there from now on.
     async with conversations_of(group, WARM) as found:
         await hold(WARM, found)
         await delete(found)
-    weights.append(idle := weight_of(group))
+    weights.append(weight_of(group))
+    idle = weights[-1].memory_bytes
     async with conversations_of(group, SHAPE) as found:
         await hold(SHAPE, found)
-        weights.append(full := weight_of(group))
+        weights.append(weight_of(group))
+        full = weights[-1].memory_bytes
         half = len(found) // 2
         await delete(found[:half])
         limit = idle + (full - idle) * (0.5 + SLACK)
@@ -77,7 +79,7 @@ async def soak(group: RunningGroup, weights: list[int]) -> None:
 
 
 async def test_memory_follows_the_sessions_and_comes_back(groups: Groups, tmp_path: Path):
-    weights: list[int] = []
+    weights: list[Weight] = []
     with open_engines(tmp_path, 1, SHAPE.engine_options(0)) as engines:
         env = {
             "SESSIONS_ENGINE_URL": engines.urls[0],
@@ -88,5 +90,9 @@ async def test_memory_follows_the_sessions_and_comes_back(groups: Groups, tmp_pa
         try:
             await soak(group, weights)
         finally:
-            told = " ".join(f"{each / MIB:,.0f}" for each in [*weights, weight_of(group)])
-            sys.stdout.write(f"MiB idle, full, half deleted, at the end: {told}\n")
+            weights.append(weight_of(group))
+            told = " ".join(
+                f"{each.pss_bytes / MIB:,.0f}+{each.memory_file_bytes / MIB:,.0f}"
+                for each in weights
+            )
+            sys.stdout.write(f"MiB, processes+files: idle, full, half, end: {told}\n")
