@@ -65,6 +65,7 @@ class Settings:
     tito_family: str = "auto"
     cancel_on_disconnect: bool = False
     sse_keepalive_s: float = 3.0
+    episode_header: str = "X-NeMo-Gym-Episode-Token"
     on_shard_exit: ExitPolicy = ExitPolicy.HALT
     timeout_s: int = 60
     boot_deadline_s: float = 60.0
@@ -256,6 +257,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "ingest_budget_bytes": _whole(1 << 20, 1 << 50),
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
+    "episode_header": _header_name,
     "on_shard_exit": _exit_policy,
     "timeout_s": _whole(2, 86400),
     "boot_deadline_s": _seconds(1, 86400),

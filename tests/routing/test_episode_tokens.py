@@ -1,0 +1,64 @@
+"""Episode tokens: what is signed reads back; all else is refused."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from itsdangerous import URLSafeSerializer
+
+from sessions.episode_errors import BadEpisodeTokenError
+from sessions.routing import episode_tokens
+from sessions.routing.episode_tokens import (
+    EpisodeToken,
+    read_episode_token,
+    sign_episode_token,
+)
+
+SECRET = b"s" * 32
+TOKEN = sign_episode_token(SECRET, "rollout-7-a2", "nonce")
+law = settings(derandomize=True, deadline=None)
+
+
+@law
+@given(st.binary(min_size=1, max_size=40), st.text(max_size=300), st.text(max_size=40))
+def test_a_token_reads_back_and_fits_a_header(secret: bytes, key: str, nonce: str):
+    token = sign_episode_token(secret, key, nonce)
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", token)
+    assert read_episode_token(secret, token) == EpisodeToken(key, nonce)
+
+
+def test_a_token_of_another_run_is_refused():
+    with pytest.raises(BadEpisodeTokenError):
+        read_episode_token(b"t" * 32, TOKEN)
+
+
+@law
+@given(st.integers(0, len(TOKEN) - 1), st.sampled_from("AQgw_-.09z"))
+def test_a_token_with_any_character_changed_says_nothing_else(place: int, character: str):
+    forged = TOKEN[:place] + character + TOKEN[place + 1 :]
+    try:
+        assert read_episode_token(SECRET, forged) == EpisodeToken("rollout-7-a2", "nonce")
+    except BadEpisodeTokenError:
+        assert forged != TOKEN
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "..", "a.b", TOKEN[:-3], TOKEN + "x", f" {TOKEN}", "\xff", "é.x", "x" * 9999]
+)
+def test_what_is_no_token_is_refused(text: str):
+    with pytest.raises(BadEpisodeTokenError):
+        read_episode_token(SECRET, text)
+
+
+@pytest.mark.parametrize("content", [None, "k", [], ["k"], ["k", 1], ["k", "n", "x"], {"k": "n"}])
+def test_well_signed_content_of_another_form_is_refused(content: object):
+    signed = episode_tokens._serializer_of(SECRET).dumps(content)
+    with pytest.raises(BadEpisodeTokenError):
+        read_episode_token(SECRET, str(signed))
+
+
+def test_what_was_signed_for_another_purpose_is_refused():
+    signed = URLSafeSerializer(SECRET, salt=b"else").dumps(["k", "n"])
+    with pytest.raises(BadEpisodeTokenError):
+        read_episode_token(SECRET, str(signed))
