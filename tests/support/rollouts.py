@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +16,11 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from sessions.core.registry import SessionRegistry
+from sessions.core.session_core import SessionCore
 from sessions.lending.board import Board
 from sessions.lending.cells import Cells
 from sessions.lending.group import Group
+from sessions.replay.file_store import FileReplayStore
 from sessions.routing.ids import mint_session_id
 from sessions.settings import read_settings
 from sessions.shard.rollouts import rollout_app
@@ -45,11 +48,38 @@ def group_of(settings: Mapping[str, str]) -> Group:
 async def serve_state(app: Starlette) -> AsyncIterator[Any]:
     """Run an application's lifespan; gives an ASGI application with its state, as a server does."""
     async with app.router.lifespan_context(app) as state:
+        yield _with_state(app, state)
 
-        async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, "state": dict(state or {})}, receive, send)
 
-        yield with_state
+def _with_state(app: Starlette, state: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+    async def with_state(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "state": dict(state or {})}, receive, send)
+
+    return with_state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollouts:
+    """The application while it runs, and what is inside.
+
+    Attributes:
+        asgi: The application, its state included.
+        client: A client of it.
+        core: Its core.
+        replay: Its store.
+        registry: Its sessions.
+    """
+
+    asgi: Any
+    client: httpx.AsyncClient
+    core: SessionCore
+    replay: FileReplayStore
+    registry: SessionRegistry
+
+    @property
+    def kept_bytes(self) -> tuple[int, int]:
+        """(stored replay, held by replies in flight)."""
+        return self.replay.stored_bytes, self.core.ingest.held_bytes
 
 
 @asynccontextmanager
@@ -61,6 +91,15 @@ async def open_rollouts(
     The engine's own HTTP is real. A request that must look as if it came from elsewhere sets its
     own `Host`.
     """
+    async with open_parts(prompts, engine_url, **settings) as opened:
+        yield opened.client
+
+
+@asynccontextmanager
+async def open_parts(
+    prompts: PromptBuilder, engine_url: str = "sim:", **settings: str
+) -> AsyncIterator[Rollouts]:
+    """As `open_rollouts`, with what is inside."""
     named = {f"SESSIONS_{name.upper()}": value for name, value in settings.items()}
     group = group_of(
         {"SESSIONS_ENGINE_URL": engine_url, "SESSIONS_TOKENIZER": "pkg:qwen3", **named}
@@ -69,11 +108,12 @@ async def open_rollouts(
         lambda: mint_session_id(0, 1, group.settings.id_prefix),
         tombstones=group.settings.tombstones,
     )
-    async with (
-        serve_state(rollout_app(group, registry, prompts)) as asgi,
-        httpx.AsyncClient(transport=httpx.ASGITransport(asgi), base_url=ORIGIN) as client,
-    ):
-        yield client
+    app = rollout_app(group, registry, prompts)
+    async with app.router.lifespan_context(app) as state:
+        asgi = _with_state(app, state)
+        transport = httpx.ASGITransport(asgi)
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            yield Rollouts(asgi=asgi, client=client, registry=registry, **(state or {}))
 
 
 async def create(client: httpx.AsyncClient) -> dict[str, str]:
@@ -134,7 +174,24 @@ async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  #
     async def receive() -> Any:  # noqa: ANN401
         return next(messages)
 
-    bare = {
+    bare = _bare_scope(method, path)
+    await asgi({**bare, **scope}, receive, send)
+    return sent
+
+
+async def ask(asgi: Any, method: str, path: str, body: bytes = b"") -> httpx.Response:  # noqa: ANN401
+    """A request and its whole reply, much cheaper than over a client."""
+    messages = [{"type": "http.request", "body": body}]
+    path, _, query = path.partition("?")
+    start, *pieces = await call(
+        asgi, method, path, messages=messages, query_string=query.encode(), client=("::1", 1)
+    )
+    content = b"".join(bytes(piece["body"]) for piece in pieces)
+    return httpx.Response(start["status"], headers=start["headers"], content=content)
+
+
+def _bare_scope(method: str, path: str) -> dict[str, Any]:
+    return {
         "type": "http",
         "method": method,
         "path": path,
@@ -145,5 +202,3 @@ async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  #
         "root_path": "",
         "asgi": {"spec_version": "2.4"},
     }
-    await asgi({**bare, **scope}, receive, send)
-    return sent
