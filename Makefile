@@ -36,7 +36,7 @@ lock: .venv/installed  ## pin what pyproject.toml allows
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile -q --all-extras --group dev --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links -o requirements-dev.txt pyproject.toml
-	$(BIN)/uv pip compile -q --extra qwen --no-header --no-annotate \
+	$(BIN)/uv pip compile -q --extra qwen --extra tools --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links -o requirements.txt pyproject.toml
 
 .venv/installed: requirements-dev.txt pyproject.toml

@@ -25,6 +25,7 @@ from sessions.routing.kinds import Named
 from sessions.settings import Settings
 from sessions.wire.gate import neutralise_upgrade, strip_leading_crlf
 from sessions.wire.head import Head
+from sessions.wire.mcp_refusals import refusal_body_of
 from sessions.wire.repeated import RepeatedHeads
 from sessions.wire.replies import render_error, render_reply
 
@@ -208,7 +209,8 @@ class Connection(asyncio.Protocol):
     def answer_dead(self, error: ClientVisibleError, head: Head) -> None:
         """Answer an exchange whose shard died before any byte of a reply; the slot is in HEAD."""
         head_only = head.method == b"HEAD"
-        self._transport.write(render_error(error, close=True, head_only=head_only))
+        reply = render_error(error, close=True, head_only=head_only, path=head.path)
+        self._transport.write(reply)
         self.end()
 
     def cut(self) -> None:
@@ -356,7 +358,7 @@ class Connection(asyncio.Protocol):
         self._front.dispatcher.lend(self, shard, head, payload)
 
     def _answer_error(self, head: Head, error: ClientVisibleError) -> None:
-        self._answer(head, error.status, error.headers, error.body)
+        self._answer(head, error.status, error.headers, refusal_body_of(error, head.path))
 
     def _answer(self, head: Head, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         close = self._closes_after(head)

@@ -381,7 +381,9 @@ class Exchange(asyncio.Protocol):
         """End the request: with a reply if none began, and the connection with it."""
         self._lent.drop_head()
         if not self._lent.has_replied:
-            self._lent.write(render_error(error, close=True, head_only=self._is_head_only))
+            path = self.cycle.scope["raw_path"] if self._has_cycle else b""
+            reply = render_error(error, close=True, head_only=self._is_head_only, path=path)
+            self._lent.write(reply)
         self._tell_gone(is_gone=True)
         self._lent.close()
 

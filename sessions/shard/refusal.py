@@ -14,6 +14,7 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sessions.errors import ClientVisibleError, InternalError
+from sessions.wire.mcp_refusals import refusal_body_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ class Refusal:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the reply."""
-        del scope, receive
-        body = self._error.body
+        del receive
+        body = refusal_body_of(self._error, scope.get("raw_path") or b"")
         headers = [(name.encode(), value.encode()) for name, value in self._error.headers]
         headers.append((b"content-length", str(len(body)).encode()))
         await send(

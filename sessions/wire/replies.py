@@ -17,6 +17,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sessions.errors import ClientVisibleError
+from sessions.wire.mcp_refusals import refusal_body_of
 
 SERVER: Final = "sessile"
 # RFC 9110 section 8.6: no Content-Length in 1xx and 204; a 304 that has no body states none.
@@ -60,9 +61,12 @@ def render_reply(
     return head + body if has_body and not head_only else head
 
 
-def render_error(error: ClientVisibleError, *, close: bool, head_only: bool = False) -> bytes:
-    """Render an error in the one error shape; see `render_reply`."""
-    return render_reply(error.status, error.headers, error.body, close=close, head_only=head_only)
+def render_error(
+    error: ClientVisibleError, *, close: bool, head_only: bool = False, path: bytes = b""
+) -> bytes:
+    """Render an error in the shape of its path (see `refusal_body_of`) with `render_reply`."""
+    body = refusal_body_of(error, path)
+    return render_reply(error.status, error.headers, body, close=close, head_only=head_only)
 
 
 @lru_cache(maxsize=1)

@@ -8,9 +8,10 @@ import socket
 
 import pytest
 
-from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError
+from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError, ShardGoneError
 from sessions.lending.group import Group
-from sessions.lending.slots import SlotState
+from sessions.lending.slots import SlotEvent, SlotState
+from sessions.wire.mcp_refusals import refusal_body_of
 from tests.support.fronts import FrontStage, error_code_of, open_front
 from tests.support.loops import BOTH_LOOPS, Backend, turn
 from tests.support.raw import request_bytes
@@ -207,6 +208,25 @@ async def test_a_request_that_nobody_serves_is_answered_and_the_connection_goes_
     stage.dispatcher.refusal = None
     await client.send(ASK)
     assert (await stage.loan()).payload == ASK
+
+
+async def test_a_refusal_on_the_path_of_mcp_is_an_error_of_json_rpc_too(stage: FrontStage) -> None:
+    refusal = stage.dispatcher.refusal = NotReadyError("later")
+    client = await stage.connect()
+    await client.send(request_bytes("GET", "/mcp?x"))
+    assert (await client.read_reply()).body == refusal_body_of(refusal, b"/mcp") != refusal.body
+
+
+async def test_the_answer_for_a_dead_shard_on_the_path_of_mcp_is_an_error_of_json_rpc_too(
+    stage: FrontStage,
+) -> None:
+    client = await stage.connect()
+    await client.send(request_bytes("POST", "/mcp", body=b"{}"))
+    loan = await stage.loan()
+    loan.connection.slot.feed(SlotEvent.DIED_AWAITING)
+    gone = ShardGoneError("gone")
+    loan.connection.answer_dead(gone, loan.head)
+    assert (await client.read_reply()).body == refusal_body_of(gone, b"/mcp") != gone.body
 
 
 async def test_a_refused_request_with_a_body_ends_the_connection(stage: FrontStage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessions.errors import GroupStoppedError
+from sessions.wire.mcp_refusals import refusal_body_of
 from tests.support.apps import pattern_of
 from tests.support.fronts import error_code_of
 from tests.support.held_app import HeldApp
@@ -45,6 +46,14 @@ async def test_an_exchange_without_a_reply_is_answered_and_ended(
     assert await client.read_to_end() == b""
     await call.reply(b"late")
     await stage.wait_back()
+
+
+async def test_the_answer_on_the_path_of_mcp_is_an_error_of_json_rpc_too(
+    stage: Stage, app: HeldApp
+) -> None:
+    client, _call = await asked(stage, app, request_bytes("POST", "/mcp?x", body=b"{}"))
+    assert give_up(stage) == 1
+    assert (await client.read_reply()).body == refusal_body_of(STOPPED, b"/mcp") != STOPPED.body
 
 
 async def test_the_answer_to_head_has_no_body(stage: Stage, app: HeldApp) -> None:

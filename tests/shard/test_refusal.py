@@ -10,6 +10,7 @@ import pytest
 
 from sessions.errors import BodyTooLargeError, NotReadyError
 from sessions.shard.refusal import Guarded, Refusal
+from sessions.wire.mcp_refusals import refusal_body_of
 from tests.support.apps import Message, Receive, Send
 
 HTTP: Message = {"type": "http", "path": "/one", "method": "GET"}
@@ -50,6 +51,14 @@ async def test_a_refusal_is_the_error_in_the_one_shape(
     assert body == {"type": "http.response.body", "body": error.body}
     headers = [(name.decode(), value.decode()) for name, value in start["headers"]]
     assert headers == [*error.headers, ("content-length", str(len(error.body)))]
+
+
+async def test_a_refusal_on_the_path_of_mcp_is_an_error_of_json_rpc_too(wire: Wire) -> None:
+    error = NotReadyError("later")
+    await Refusal(error)({**HTTP, "raw_path": b"/mcp"}, wire.receive, wire.send)
+    assert wire.sent[1]["body"] == refusal_body_of(error, b"/mcp") != error.body
+    length = dict(wire.sent[0]["headers"])[b"content-length"]
+    assert int(length) == len(wire.sent[1]["body"])
 
 
 async def test_a_guarded_application_is_left_alone_while_it_does_not_fail(wire: Wire) -> None:

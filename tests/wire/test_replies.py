@@ -14,6 +14,7 @@ from sessions.errors import (
     NotReadyError,
     UpgradeRefusedError,
 )
+from sessions.wire.mcp_refusals import refusal_body_of
 from sessions.wire.replies import render_error, render_reply
 
 DATE = r"date: (\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT)"
@@ -122,3 +123,11 @@ def test_a_client_reads_two_replies_in_a_row():
         + render_error(BadHeadError("no"), close=True)
     )
     assert statuses == [200, 204, 400]
+
+
+@pytest.mark.parametrize("path", [b"", b"/one", b"/mcp"])
+def test_an_error_has_the_body_of_its_path(path: bytes):
+    error = NotReadyError("later")
+    _, body = lines_and_body(render_error(error, close=True, path=path))
+    assert body == refusal_body_of(error, path)
+    assert (b'"jsonrpc"' in body) is (path == b"/mcp")

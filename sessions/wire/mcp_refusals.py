@@ -1,0 +1,50 @@
+"""The body of an error reply, by the path that was asked.
+
+On the path of MCP two kinds of reader meet: people and plain HTTP clients, who look for our one
+error shape, and MCP clients, who take a body at a 4xx or 5xx for the server's word only if it is a
+JSON-RPC error. So there one body is both: JSON-RPC's `code` is a number, for which we take the
+HTTP status (no reserved number), and our own code stands in `data`. All other paths get our shape
+unchanged. The router, the lone shard's gate and the application all write refusals through here.
+
+Spec: docs/tools.md#refusals-on-mcp
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from sessions.errors import ClientVisibleError
+
+MCP_PATH: Final = "/mcp"
+_MCP_PATHS: Final = frozenset({MCP_PATH.encode(), MCP_PATH.encode() + b"/"})
+
+
+def refusal_body_of(error: ClientVisibleError, path: bytes) -> bytes:
+    """The body that a client of a path can read.
+
+    Args:
+        error: What is answered.
+        path: Of the request, without the query, percent-encoded as it was sent; empty when it is
+            not known.
+
+    Returns:
+        Compact ASCII JSON.
+    """
+    if not is_mcp_path(path):
+        return error.body
+    message, code = error.message, error.status
+    ours = {"type": error.type, "param": error.param, "data": {"code": error.code}}
+    body = {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": code, "message": message, **ours},
+        "detail": message,
+    }
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def is_mcp_path(path: bytes) -> bool:
+    """Whether MCP is spoken on a path (percent-encoded, without the query)."""
+    return (unquote_to_bytes(path) if b"%" in path else path) in _MCP_PATHS
