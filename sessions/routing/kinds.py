@@ -1,9 +1,9 @@
 """Kinds: how a request names its session, and how that session's owner is found. Data only.
 
 An application installs the kinds that its sessions have; `sessions.routing.naming` reads requests
-by them. `ROLLOUT` is named by its path or by a session key and owned by hash. The kinds whose
-owner is claimed also name their sessions by cookies, MCP tokens, body fields and claimed paths:
-those fields are None here until such a kind is installed.
+by them. `ROLLOUT` is named by its path or by a session key and owned by hash. Kinds whose owner is
+claimed may also name their sessions by cookies, MCP tokens, body fields and claimed paths;
+`sessions.routing.claimed_kinds` makes them.
 
 Spec: docs/routing.md#kinds
 """
@@ -18,6 +18,8 @@ from typing import Final
 from sessions.routing.keys import id_of_session_key
 
 _BEARER: Final = "bearer "
+# Takes a value as it was sent, gives the session's key, or None when it names none.
+Reader = Callable[[bytes], str | None]
 
 
 class Ownership(enum.Enum):
@@ -34,12 +36,25 @@ class HeaderNaming:
     Attributes:
         name: Lower-case.
         under: Only requests whose decoded path starts with this are read.
-        reader: Takes the value, gives the session's key, or None when it names none.
+        reader: One of `sessions.routing.readers`.
     """
 
     name: bytes
     under: str
-    reader: Callable[[bytes], str | None]
+    reader: Reader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CookieNaming:
+    """A cookie whose value may name a session.
+
+    Attributes:
+        name: As it is set; upper and lower case differ.
+        reader: One of `sessions.routing.readers`.
+    """
+
+    name: str
+    reader: Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +63,8 @@ class BodyNaming:
 
     Attributes:
         field: The field's name.
-        seed_routes: Paths whose request opens a session.
-        close_routes: Paths whose request ends one.
+        seed_routes: Decoded paths whose request opens a session.
+        close_routes: Decoded paths whose request ends one.
     """
 
     field: str
@@ -62,21 +77,21 @@ class SessionKind:
     """One kind of session.
 
     Attributes:
-        name: For logs and metrics.
+        name: Part of the claim keys; for logs.
         ownership: How the owner is found.
         headers: Read in this order, before all other ways.
-        cookie: The cookie that carries the key.
-        mcp_token_header: The header that carries the key on `/mcp`.
-        path_prefix: The path segment that comes before a session id.
-        path_claim: The path prefix that shards claim as a whole.
+        cookie: The cookie that carries the key; only of claimed kinds, as all that follow but one.
+        mcp_token: The header that carries the key of an MCP client, which keeps no cookies.
+        path_prefix: The path segment that comes before a session id; only of hashed kinds.
+        path_claim: The path segment that comes before a claimed key.
         body: How a body names the session.
     """
 
     name: str
     ownership: Ownership
     headers: tuple[HeaderNaming, ...] = ()
-    cookie: str | None = None
-    mcp_token_header: bytes | None = None
+    cookie: CookieNaming | None = None
+    mcp_token: HeaderNaming | None = None
     path_prefix: str | None = None
     path_claim: str | None = None
     body: BodyNaming | None = None

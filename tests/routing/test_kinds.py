@@ -7,6 +7,7 @@ import pytest
 from sessions.routing.kinds import (
     ROLLOUT,
     BodyNaming,
+    CookieNaming,
     Ownership,
     SessionKind,
     read_bearer_key,
@@ -51,7 +52,7 @@ def test_a_plain_key_names_its_session_without_a_scheme():
 
 def test_rollout_sessions_are_owned_by_hash_and_claim_nothing():
     assert ROLLOUT.ownership is Ownership.HASH
-    claims = (ROLLOUT.path_claim, ROLLOUT.cookie, ROLLOUT.mcp_token_header, ROLLOUT.body)
+    claims = (ROLLOUT.path_claim, ROLLOUT.cookie, ROLLOUT.mcp_token, ROLLOUT.body)
     assert claims == (None, None, None, None)
 
 
@@ -59,7 +60,8 @@ def test_a_claimed_kind_can_be_described_in_data_alone():
     body = BodyNaming(
         field="session_id", seed_routes=frozenset({"/seed"}), close_routes=frozenset({"/close"})
     )
-    kind = SessionKind(name="environment", ownership=Ownership.CLAIM, cookie="session", body=body)
+    cookie = CookieNaming(name="session", reader=read_plain_key)
+    kind = SessionKind(name="environment", ownership=Ownership.CLAIM, cookie=cookie, body=body)
     assert kind.path_prefix is None
     with pytest.raises(dataclasses.FrozenInstanceError):
-        kind.cookie = "other"  # type: ignore[misc]
+        kind.cookie = None  # type: ignore[misc]

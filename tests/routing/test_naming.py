@@ -1,5 +1,7 @@
 """Naming: which session a head names, and that the path is read as the application reads it."""
 
+import base64
+import json
 import string
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, unquote
@@ -9,6 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.errors import BadSessionIdError
+from sessions.routing.claimed_kinds import (
+    MCP_SESSIONS,
+    ROLLOUT_STOPS,
+    environment_kind,
+    episode_kind,
+)
+from sessions.routing.episode_tokens import sign_episode_token
 from sessions.routing.kinds import (
     ROLLOUT,
     HeaderNaming,
@@ -167,3 +176,81 @@ def test_the_kind_is_told_and_the_first_that_is_named_wins():
 def test_a_kind_that_is_not_installed_names_nothing():
     assert name_of((), "/sessions/abc", headers({b"x-episode": b"e1"})) is None
     assert name_of((EPISODE,), "/sessions/a b", headers()) is None
+
+
+# --- claimed kinds
+
+SECRET = b"run"
+TOKEN = sign_episode_token(SECRET, "rollout-1", "nonce").encode()
+ENVIRONMENT = environment_kind(cookie="env", token_header="X-Env-Token")
+CLAIMED = (episode_kind("X-Token", SECRET), ENVIRONMENT, MCP_SESSIONS, ROLLOUT_STOPS)
+
+
+def packed(content: object) -> bytes:
+    """What signers put before their signature."""
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=")
+
+
+COOKIE = b"env=" + packed({"session_id": "by-cookie"}) + b".time.signature"
+ENV_TOKEN = packed({"sid": "by-token", "tools": []}) + b".signature"
+
+
+@pytest.mark.parametrize(
+    ("path", "found", "named"),
+    [
+        # a header token comes before all else (R-T10, R-T16)
+        ("/x", {b"x-token": TOKEN}, ("episode", "rollout-1")),
+        ("/mcp", {b"x-token": TOKEN, b"cookie": COOKIE}, ("episode", "rollout-1")),
+        ("/x", {b"x-token": TOKEN, b"x-env-token": ENV_TOKEN}, ("episode", "rollout-1")),
+        ("/ng-rollout/r/stop", {b"x-token": TOKEN}, ("episode", "rollout-1")),
+        ("/mcp", {b"x-token": TOKEN, b"mcp-session-id": b"m"}, ("episode", "rollout-1")),
+        # one that cannot be read names nothing
+        ("/x", {b"x-token": b"garbage"}, None),
+        ("/x", {b"x-token": TOKEN[:-1]}, None),
+        ("/x", {b"x-token": b"garbage", b"cookie": COOKIE}, ("environment", "by-cookie")),
+        # token before cookie on the MCP path, behind it elsewhere (R-T12)
+        ("/x", {b"cookie": COOKIE, b"x-env-token": ENV_TOKEN}, ("environment", "by-cookie")),
+        ("/mcp", {b"cookie": COOKIE, b"x-env-token": ENV_TOKEN}, ("environment", "by-token")),
+        ("/mcp/", {b"cookie": COOKIE, b"x-env-token": ENV_TOKEN}, ("environment", "by-token")),
+        ("/%6Dcp", {b"cookie": COOKIE, b"x-env-token": ENV_TOKEN}, ("environment", "by-token")),
+        ("/mcpx", {b"cookie": COOKIE, b"x-env-token": ENV_TOKEN}, ("environment", "by-cookie")),
+        ("/x", {b"x-env-token": ENV_TOKEN}, ("environment", "by-token")),
+        ("/mcp", {b"cookie": COOKIE}, ("environment", "by-cookie")),
+        ("/x", {b"cookie": b"env=bad", b"x-env-token": ENV_TOKEN}, ("environment", "by-token")),
+        # cookies as an application reads them
+        ("/x", {b"cookie": b"a=b; " + COOKIE + b"; c=d"}, ("environment", "by-cookie")),
+        ("/x", {b"cookie": b"env=bad;" + COOKIE}, ("environment", "by-cookie")),
+        ("/x", {b"cookie": COOKIE + b"; env=bad"}, None),
+        ("/x", {b"cookie": b'env="' + COOKIE[4:] + b'"'}, ("environment", "by-cookie")),
+        ("/x", {b"cookie": b"envx=1; ENV=2; env"}, None),
+        # an MCP session on its path only
+        ("/mcp", {b"mcp-session-id": b"m"}, ("mcp-session", "m")),
+        ("/mcp", {b"mcp-session-id": b""}, None),
+        ("/x", {b"mcp-session-id": b"m"}, None),
+        # claimed paths
+        ("/ng-rollout/r-1/stop", {}, ("rollout-stop", "r-1")),
+        ("/ng-rollout/r-1", {}, ("rollout-stop", "r-1")),
+        ("/ng%2Drollout/r%2D1/stop", {}, ("rollout-stop", "r-1")),
+        ("/ng-rollout%2Fr-1", {}, ("rollout-stop", "r-1")),
+        ("/ng-rollout/", {}, None),
+        ("/ng-rollout//stop", {}, None),
+        ("/ng-rollout", {}, None),
+        ("/x", {}, None),
+    ],
+)
+def test_a_claimed_session_is_named_in_the_order_of_the_kinds(
+    path: str, found: dict[bytes, bytes], named: tuple[str, str] | None
+):
+    result = name_of(CLAIMED, path, headers(found))
+    assert (None if result is None else (result.kind.name, result.key)) == named
+
+
+def test_a_kind_that_has_only_a_header_reads_nothing_else():
+    found = headers({b"cookie": COOKIE, b"x-env-token": ENV_TOKEN, b"mcp-session-id": b"m"})
+    assert name_of(CLAIMED[:1], "/mcp", found) is None
+    assert name_of(CLAIMED[:1], "/ng-rollout/r", found) is None
+
+
+def test_the_ways_of_claimed_kinds_mean_nothing_for_rollouts():
+    found = headers({b"x-token": TOKEN, b"cookie": COOKIE, b"mcp-session-id": b"m"})
+    assert name_of((ROLLOUT,), "/mcp", found) is None
