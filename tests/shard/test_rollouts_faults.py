@@ -10,24 +10,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 import zstandard
 
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.loops import BOTH_LOOPS, Backend
-from tests.support.raw_engine import Answer, Asked, Then, raw_engine
+from tests.support.raw_engine import Answer, Then
 from tests.support.raw_replies import chunked_reply, close_reply, length_reply
-from tests.support.rollouts import CHAT, Rollouts, ask, create, error_of, open_parts, user
-from tests.support.turn_replies import Sampler, answers_with_faults, experts_of
-from tests.support.waiting import wait_until_async
+from tests.support.rollouts import ask, error_of
+from tests.support.trials import FaultOf, trials
 
-FaultOf = Callable[[int, bytes], Answer]
 UNREACHABLE, UNUSABLE = "engine_unreachable", "engine_reply_unusable"
 
 
@@ -35,98 +30,6 @@ UNREACHABLE, UNUSABLE = "engine_unreachable", "engine_reply_unusable"
 def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     backend: Backend = request.param
     return backend
-
-
-class Trial:
-    """One session of two turns, the second of which is tried again and again.
-
-    Attributes:
-        body: The body of a reply that a fault spoils.
-    """
-
-    def __init__(self, rollouts: Rollouts, sampler: Sampler, session: str) -> None:
-        self.body = b""
-        self.rollouts = rollouts
-        self.path = f"/sessions/{session}"
-        self._sampler = sampler
-        self._before = b""
-        self._kept = (0, 0)
-
-    async def turn(self, count: int = 2, **fields: object) -> httpx.Response:
-        """The first or the second turn."""
-        messages = [user("hi"), {"role": "assistant", "content": "ok"}, user("more")]
-        body = {"messages": messages[: 2 * count - 1], **fields}
-        text = json.dumps(body, separators=(",", ":")).encode()
-        return await ask(self.rollouts.asgi, "POST", self.path + CHAT, text)
-
-    async def go_on(self, count: int = 2) -> None:
-        """The next turn is recorded and can be read."""
-        response = await self.turn(count)
-        assert response.status_code == 200, response.text
-        assert "x-turn-recorded" not in response.headers
-        self._before = (await ask(self.rollouts.asgi, "GET", self.path)).content
-        self._kept = self.rollouts.kept_bytes
-        records = json.loads(self._before)["records"]
-        assert len(records) == count
-        request = records[-1]["request"]
-        due = len(request["input_ids"]) + len(self._sampler.token_ids) - 1
-        experts = records[-1]["response"]["choices"][0]["meta_info"]["routed_experts"]
-        assert experts == experts_of(due)
-        asked = Asked((), json.dumps(request).encode(), 0)
-        self.body = self._sampler.body(asked, is_other=True)
-
-    async def is_unchanged(self) -> None:
-        """After a fault: it reads as before and nothing more is held."""
-        await wait_until_async(lambda: self.rollouts.kept_bytes == self._kept, "bytes as before")
-        assert (await ask(self.rollouts.asgi, "GET", self.path)).content == self._before
-
-    async def fails(self, number: int, status: int, *codes: str) -> None:
-        """A fault is told in our shape, changes nothing, and the next turn is recorded."""
-        response = await self.turn(fault=number, stream=bool(number % 2))
-        assert error_of(response, status)["code"] in codes, number
-        assert response.headers["x-should-retry"] == "true"
-        assert response.headers["x-turn-recorded"] == "false"
-        assert tells_nothing(response)
-        await self.is_unchanged()
-        await self.go_on()
-
-
-def tells_nothing(response: httpx.Response) -> bool:
-    """Whether a reply is without a part of a replay blob."""
-    return experts_of(30)[40:80] not in response.text
-
-
-@asynccontextmanager
-async def trials(
-    prompts: PromptBuilder, fault_of: FaultOf, **settings: str
-) -> AsyncIterator[Callable[[], Any]]:
-    """The application on an engine with faults; gives a maker of trials.
-
-    In the end no turn is left, and after the sessions are deleted nothing is stored.
-    """
-    sampler = Sampler(prompts)
-
-    def answer_of(number: int, asked: Asked) -> Answer:
-        return fault_of(number, sampler.body(asked, is_other=True))
-
-    async with (
-        raw_engine(answers_with_faults(sampler, answer_of)) as engine,
-        open_parts(prompts, f"http://127.0.0.1:{engine.port}", **settings) as rollouts,
-    ):
-        made: list[Trial] = []
-
-        async def begin() -> Trial:
-            trial = Trial(rollouts, sampler, (await create(rollouts.client))["session_id"])
-            made.append(trial)
-            await trial.go_on(1)
-            await trial.go_on(2)
-            return trial
-
-        yield begin
-        assert not rollouts.core.turns
-        for trial in made:
-            assert (await rollouts.client.delete(trial.path)).status_code == 204
-        await wait_until_async(lambda: rollouts.kept_bytes == (0, 0), "nothing is kept")
 
 
 def cases_of(size: int, backend: Backend, step: int = 1) -> range:
@@ -253,7 +156,7 @@ async def test_a_changed_byte_is_a_502_or_a_turn_and_the_session_can_be_read(
         for number in cases_of(2000, anyio_backend, 7):
             response = await trial.turn(fault=number, stream=bool(number % 2))
             statuses.add(response.status_code)
-            assert tells_nothing(response)
+            assert trial.tells_nothing(response)
             if "x-turn-recorded" in response.headers:
                 await trial.is_unchanged()
             else:
@@ -265,8 +168,7 @@ async def test_a_changed_byte_is_a_502_or_a_turn_and_the_session_can_be_read(
 
 
 async def test_a_reply_that_stands_still_is_a_504(prompts: PromptBuilder, anyio_backend: Backend):
-    limits = {"engine_timeout_s": "2"}
-    async with trials(prompts, cut(Then.STALL), **limits) as begin:
+    async with trials(prompts, cut(Then.STALL), engine_timeout_s="2") as begin:
         first = await begin()
         cases = cases_of(len(length_reply(first.body)), anyio_backend, 40)
         made = {number: await begin() for number in cases}
@@ -278,7 +180,7 @@ async def test_a_reply_that_stands_still_is_a_504(prompts: PromptBuilder, anyio_
         for response in replies:
             assert error_of(response, 504)["code"] == "engine_timeout"
             assert response.headers["x-turn-recorded"] == "false"
-            assert tells_nothing(response)
+            assert first.tells_nothing(response)
         assert first.rollouts.kept_bytes == kept
         for trial in made.values():
             assert len((await ask(trial.rollouts.asgi, "GET", trial.path)).json()["records"]) == 2
@@ -288,8 +190,9 @@ async def test_a_reply_that_stands_still_is_a_504(prompts: PromptBuilder, anyio_
 async def test_a_stream_that_has_begun_tells_the_fault_as_an_event(
     prompts: PromptBuilder, anyio_backend: Backend
 ):
-    limits = {"engine_timeout_s": "1", "sse_keepalive_s": "0.1"}
-    async with trials(prompts, cut(Then.STALL), **limits) as begin:
+    async with trials(
+        prompts, cut(Then.STALL), engine_timeout_s="1", sse_keepalive_s="0.1"
+    ) as begin:
         trial = await begin()
         cases = cases_of(len(length_reply(trial.body)), anyio_backend, 300)
         replies = await asyncio.gather(*(trial.turn(fault=n, stream=True) for n in cases))
@@ -300,6 +203,6 @@ async def test_a_stream_that_has_begun_tells_the_fault_as_an_event(
             assert json.loads(event.removeprefix("data: "))["error"]["code"] == "engine_timeout"
             assert (told[:1], end) == (":", "")
             assert "[DONE]" not in response.text
-            assert tells_nothing(response)
+            assert trial.tells_nothing(response)
         await trial.is_unchanged()
         await trial.go_on()

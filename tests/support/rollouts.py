@@ -5,6 +5,7 @@ Spec: docs/architecture.md#tests
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -162,7 +163,8 @@ async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  #
         asgi: The application, its state included.
         method: Of the request.
         path: Of the request.
-        scope: Further members of the scope; `messages` is instead what `receive` gives in turn.
+        scope: Further members of the scope; `messages` is instead what `receive` gives in turn;
+            None to wait.
     """
     given = scope.pop("messages", [{"type": "http.request"}])
     messages = iter(given)
@@ -172,7 +174,10 @@ async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  #
         sent.append(message)
 
     async def receive() -> Any:  # noqa: ANN401
-        return next(messages)
+        message = next(messages)
+        if message is None:  # a client that stays
+            await asyncio.Event().wait()
+        return message
 
     bare = _bare_scope(method, path)
     await asgi({**bare, **scope}, receive, send)
@@ -181,7 +186,7 @@ async def call(asgi: Any, method: str, path: str, **scope: Any) -> list[Any]:  #
 
 async def ask(asgi: Any, method: str, path: str, body: bytes = b"") -> httpx.Response:  # noqa: ANN401
     """A request and its whole reply, much cheaper than over a client."""
-    messages = [{"type": "http.request", "body": body}]
+    messages = [{"type": "http.request", "body": body}, *[None] * 9]
     path, _, query = path.partition("?")
     start, *pieces = await call(
         asgi, method, path, messages=messages, query_string=query.encode(), client=("::1", 1)

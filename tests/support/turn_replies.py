@@ -21,8 +21,6 @@ from tests.support.raw_engine import Answer, Asked
 from tests.support.raw_replies import length_reply
 from tests.support.samples import rows_for
 
-LAYERS: Final = 1
-TOPK: Final = 8
 # Where the rows of a turn and those of a fault part: within the second turn.
 _PART: Final = 20
 _FAULT: Final = re.compile(rb'"fault":(\d+)')
@@ -34,14 +32,6 @@ def fault_in(asked: Asked) -> int | None:
     return int(found[1]) if found else None
 
 
-def experts_of(rows: int, *, layers: int = LAYERS, topk: int = TOPK, is_other: bool = False) -> str:
-    """Base64 text of int32 rows; other ones differ from the 20th row on."""
-    found = rows_for(rows, layers, topk)
-    if is_other:
-        found[_PART:] += 1 << 20
-    return base64.b64encode(found.tobytes()).decode()
-
-
 class Sampler:
     """Makes replies that say one text.
 
@@ -49,19 +39,34 @@ class Sampler:
         token_ids: What each reply samples.
     """
 
-    def __init__(self, prompts: PromptBuilder, text: str = "ok") -> None:
+    def __init__(
+        self, prompts: PromptBuilder, text: str = "ok", *, layers: int = 1, topk: int = 8
+    ) -> None:
         self._text = text
+        self._layers = layers
+        self._topk = topk
         self.token_ids = prompts.tokenizer.encode(f"<think>\n\n</think>\n\n{text}<|im_end|>")
 
     def rows_due(self, asked: Asked) -> int:
         """How many rows a reply has: one per token but the last."""
         return len(json.loads(asked.body)["input_ids"]) + len(self.token_ids) - 1
 
+    def experts_of(self, rows: int, *, is_other: bool = False) -> str:
+        """Base64 text of int32 rows; other ones differ from the 20th row on."""
+        found = rows_for(rows, self._layers, self._topk)
+        if is_other:
+            found[_PART:] += 1 << 20
+        return base64.b64encode(found.tobytes()).decode()
+
+    def experts(self, asked: Asked, *, is_other: bool = False) -> str:
+        """The rows of a reply."""
+        return self.experts_of(self.rows_due(asked), is_other=is_other)
+
     def document(self, asked: Asked, *, is_other: bool = False) -> dict[str, Any]:
         """A reply with its rows, to change or to send."""
         document = sampled_document(self.token_ids, content=self._text)
-        rows = experts_of(self.rows_due(asked), is_other=is_other)
-        document["choices"][0]["meta_info"]["routed_experts"] = rows
+        experts = self.experts(asked, is_other=is_other)
+        document["choices"][0]["meta_info"]["routed_experts"] = experts
         return document
 
     def body(self, asked: Asked, *, is_other: bool = False) -> bytes:
