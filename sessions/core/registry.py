@@ -20,7 +20,11 @@ from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSession
 
 
 class SessionRegistry:
-    """See the module docstring."""
+    """See the module docstring.
+
+    Attributes:
+        ended_count: Sessions that ended, since the start.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class SessionRegistry:
             tombstones: How many ended sessions are remembered.
             now: A clock, seconds.
         """
+        self.ended_count = 0
         self._mint = mint
         self._limit = tombstones
         self._now = now
@@ -96,6 +101,7 @@ class SessionRegistry:
         session = self.find(session_id)
         del self._open[session_id]
         session.end(reason)
+        self.ended_count += 1
         self._ended[session_id] = reason
         while len(self._ended) > self._limit:
             self._ended.popitem(last=False)

@@ -137,6 +137,11 @@ class SessionCore:
             replay_layers=rules.replay.layers,
         )
 
+    @property
+    def ended_sessions(self) -> int:
+        """Sessions that were deleted or expired, since the start."""
+        return self._registry.ended_count
+
     def check_known(self, session_id: str) -> None:
         """Refuse a session that is not open, before anything of a request is read.
 

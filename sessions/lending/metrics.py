@@ -93,11 +93,13 @@ class _BoardCollector(Collector):
 def _of_tallies(tallies: Mapping[str, Tally]) -> Iterator[Metric]:
     turns = CounterMetricFamily("sessile_turns", "Turns by outcome.", labels=["shard", "outcome"])
     read = CounterMetricFamily("sessile_engine_reply_bytes", "Read from engines.", labels=["shard"])
+    ended = CounterMetricFamily("sessile_sessions_ended", "Deleted or expired.", labels=["shard"])
     for shard, tally in tallies.items():
         for outcome in _OUTCOMES:
             turns.add_metric([shard, outcome], getattr(tally, f"{outcome}_turns"))
         read.add_metric([shard], tally.engine_bytes)
-    yield from (turns, read)
+        ended.add_metric([shard], tally.ended_sessions)
+    yield from (turns, read, ended)
     for field in fields(Tally):
         if field.name in _GAUGES:
             name, meaning, units = _GAUGES[field.name]

@@ -13,6 +13,7 @@ class Tally:
     """One shard's numbers; each fits 64 bits, in the order in which the board holds them.
 
     Attributes:
+        ended_sessions: Sessions that were deleted or expired, since the start.
         recorded_turns: Turns that were committed, since the start.
         unrecorded_turns: Turns that the engine answered with 200 and that were not committed.
         failed_turns: Turns that ended in an error, the engine's refusals included.
@@ -24,6 +25,7 @@ class Tally:
         loop_lag_us: How late the loop was at most in the second before, microseconds.
     """
 
+    ended_sessions: int = 0
     recorded_turns: int = 0
     unrecorded_turns: int = 0
     failed_turns: int = 0

@@ -6,11 +6,13 @@ Spec: docs/lending.md#board
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Final
 
 from sessions.lending.group import Group, Life
 from sessions.shard.apps import LoadedApp
+from sessions.shard.heap import Heap, trim_heap
 from sessions.shard.loop_lag import LoopLag
 from sessions.shard.server import ShardServer
 
@@ -38,6 +40,7 @@ class Beat:
         self._loaded = loaded
         self._server = server
         self._lag = LoopLag()
+        self._heap = Heap(trim_heap, time.monotonic)
 
     async def run(self) -> None:
         """Beat until cancelled."""
@@ -48,11 +51,13 @@ class Beat:
                 self.publish()
         finally:
             self._lag.stop()
+            await self._heap.close()
 
     def publish(self) -> None:
         """Beat once."""
         tally = self._loaded.tally_of(self._server.app_state)
         lag_us = round(self._lag.take_worst_s() * 1e6)
         self._board.set_tally(self._row, replace(tally, loop_lag_us=lag_us))
+        self._heap.look(tally.ended_sessions)
         requests = self._server.server_state.total_requests
         self._life.beat(sessions=self._loaded.open_sessions(), requests=requests)

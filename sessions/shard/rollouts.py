@@ -155,6 +155,7 @@ def tally_of(state: Mapping[str, Any]) -> Tally:
     replay: FileReplayStore = state["replay"]
     counts, usage = core.turns.counts, replay.usage()
     return Tally(
+        ended_sessions=core.ended_sessions,
         recorded_turns=counts.recorded,
         unrecorded_turns=counts.unrecorded,
         failed_turns=counts.failed,

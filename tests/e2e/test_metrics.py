@@ -60,3 +60,4 @@ def test_turns_and_their_replay_are_counted_and_freed(groups: Groups, shards: in
         wait_until(
             lambda: numbers_of(client)["sessile_replay_stored_bytes"][owner] == 0, "it is freed"
         )
+        assert numbers_of(client)["sessile_sessions_ended_total"][owner] == 1

@@ -29,6 +29,7 @@ def _ordered(labels: dict[str, str]) -> list[str]:
 def test_every_number_of_every_shard_is_on_the_page(tmp_path: Path):
     group = ready_group(tmp_path)
     tally = Tally(
+        ended_sessions=10,
         recorded_turns=11,
         unrecorded_turns=12,
         failed_turns=13,
@@ -52,6 +53,7 @@ def test_every_number_of_every_shard_is_on_the_page(tmp_path: Path):
         "sessile_shard_up": 1,
         "sessile_sessions": 2,
         "sessile_requests_total": 20,
+        "sessile_sessions_ended_total": 10,
         "sessile_turns_in_flight": 14,
         "sessile_engine_reply_bytes_total": 15,
         "sessile_replay_stored_bytes": 16,
