@@ -17,6 +17,8 @@ from typing import Final
 from sessions.core.json_text import Json, parse_engine_json, render_ascii_json, render_json
 from sessions.replay.scanner import REPLAY_FIELDS
 
+# Stands for a value that is neither text nor null; no base64, so it is found when it is checked.
+NOT_TEXT: Final = "(not text)"
 _NEEDLES: Final = tuple(f'"{field}"'.encode() for field in REPLAY_FIELDS)
 # Long, and of tokens only.
 _SKIPPED: Final = frozenset({"logprobs", "output_token_logprobs", "prompt_token_ids"})
@@ -48,7 +50,8 @@ def take_replay_fields(value: Json) -> list[tuple[str, str]]:
         value: Parsed JSON.
 
     Returns:
-        (field, text) for each that was a string, in the order found.
+        (field, text) for each that was not null, in the order found; the text of what was no
+        string is `NOT_TEXT`.
     """
     taken: list[tuple[str, str]] = []
     waiting = [value]
@@ -62,8 +65,8 @@ def take_replay_fields(value: Json) -> list[tuple[str, str]]:
             continue
         for field in REPLAY_FIELDS:
             blob = found.pop(field, None)
-            if isinstance(blob, str):
-                taken.append((field, blob))
+            if blob is not None:
+                taken.append((field, blob if isinstance(blob, str) else NOT_TEXT))
         waiting += [
             child
             for key, child in reversed(found.items())

@@ -19,9 +19,11 @@ from types import MappingProxyType
 from typing import Final
 
 from sessions.core.json_text import Json, JsonObject
+from sessions.replay.base64_check import Base64Check
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.scanner import REPLAY_FIELDS
 from sessions.replay.shape import NUMBER_BYTES, BlobShape, check_shape, describe, row_bytes_of
+from sessions.replay.taken import InlineBlob
 
 # Counts and times larger than this are no counts or times (and do not fit a float exactly).
 _MAX_COUNT: Final = 1 << 53
@@ -191,7 +193,7 @@ def _rows_of(
         return rows, f"the engine sent no rows from {start_row} to {end_row}" if due else ""
     shape = describe(source.head, source.tail, source.size_bytes)
     width = row_bytes_of(before.shape, before.row_count) if before is not None else 0
-    error = check_shape(shape, rows=due, width_bytes=width or None) or ""
+    error = _flaw_in_memory(source) or check_shape(shape, rows=due, width_bytes=width or None) or ""
     row_shape: tuple[int, ...] = (0,)
     if not error:
         row_shape, error = _row_shape_of(shape, due, layers)
@@ -199,6 +201,15 @@ def _rows_of(
         source=source, start_row=start_row, row_count=due, shape=shape, row_shape=row_shape
     )
     return rows, error
+
+
+def _flaw_in_memory(source: ReplayBlob) -> str:
+    """The store takes nothing but base64; a text that stayed in memory was never checked."""
+    if not isinstance(source, InlineBlob):
+        return ""
+    check = Base64Check()
+    check.feed(memoryview(source.read(0, source.size_bytes)))
+    return "" if check.finish() else "it is no base64 text"
 
 
 def _row_shape_of(shape: BlobShape, rows: int, layers: int | None) -> tuple[tuple[int, ...], str]:

@@ -3,7 +3,14 @@ import json
 import pytest
 
 from sessions.core.json_text import JsonObject
-from sessions.core.replay_fields import blank_replay, has_replay, take_replay, without_replay
+from sessions.core.replay_fields import (
+    NOT_TEXT,
+    blank_replay,
+    has_replay,
+    take_replay,
+    take_replay_fields,
+    without_replay,
+)
 
 BLOB = "QUJD" * 100
 
@@ -39,9 +46,9 @@ def test_a_list_of_native_replies_is_searched():
     assert value == [{"text": "x", "meta_info": {}}, None, {"meta_info": {}}]
 
 
-def test_a_field_that_is_no_text_is_taken_but_is_no_blob():
-    value: JsonObject = {"routed_experts": [[1, 2]]}
-    assert take_replay(value) == []
+def test_a_field_that_is_no_text_is_taken_and_told():
+    value: JsonObject = {"routed_experts": [[1, 2]], "indexer_topk": None}
+    assert take_replay_fields(value) == [("routed_experts", NOT_TEXT)]
     assert value == {}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sessions.core.turn_facts import TurnFacts, facts_of
 from sessions.replay.blobs import ReplayBlob
+from sessions.replay.taken import InlineBlob
 from tests.support.samples import blob_of, npy_of, reply_of, rows_for
 
 ROUTED = "routed_experts"
@@ -143,6 +144,8 @@ def test_the_first_turn_of_one_token_has_no_rows():
         ),
         (facts((ROUTED, bare(5)), layers=4), "routed_experts: a row has 6 numbers, which are not"),
         (facts((INDEXER, bare(5))), "indexer_topk: the engine did not say how many layers"),
+        (facts((ROUTED, InlineBlob(b"!" * 160))), "routed_experts: it is no base64 text"),
+        (facts((ROUTED, blob_of(bytes(120) + b"x"))), "routed_experts: 121 bytes are not 5 rows"),
         (facts(start=3), "routed_experts: the engine sent no rows from 3 to 5"),
         (facts((ROUTED, bare(1, 9)), (INDEXER, bare(1, 9))), "int32; indexer_topk: 9 bytes"),
     ],

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 from sessions.core.turn_facts import ReplayRows, TurnFacts
 from sessions.errors import ReplayGapError, ReplayMismatchError
-from sessions.replay.base64_check import Base64Check
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.shape import row_bytes_of
-from sessions.replay.taken import InlineBlob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ def replay_tensor_of(turns: Sequence[TurnFacts], field: str, *, rows: int) -> Re
 
     Raises:
         ReplayGapError: The patches do not join.
-        ReplayMismatchError: They are of different shapes, or no base64.
+        ReplayMismatchError: They are of different shapes.
     """
     if field not in turns[-1].replay:
         return None
@@ -88,7 +86,6 @@ def replay_tensor_of(turns: Sequence[TurnFacts], field: str, *, rows: int) -> Re
     for number, patch in chain:
         if patch.source is None or not (patch.row_count or patch.shape.dimensions):
             continue
-        _check_text(patch.source, number, field)
         if trailing not in (None, patch.row_shape):
             raise ReplayMismatchError(
                 f"{field} of turn {number} has rows of the shape {patch.row_shape}, those before"
@@ -122,13 +119,3 @@ def _chain_of(turns: Sequence[TurnFacts], field: str) -> list[tuple[int, ReplayR
         if not rows.start_row:
             return chain[::-1]
     raise ReplayGapError(f"{field} of turn 1 begins at row {chain[-1][1].start_row} instead of 0")
-
-
-def _check_text(source: ReplayBlob, number: int, field: str) -> None:
-    """The store takes nothing but base64; a text that stayed in memory was never checked."""
-    if not isinstance(source, InlineBlob):
-        return
-    check = Base64Check()
-    check.feed(memoryview(source.read(0, source.size_bytes)))
-    if not check.finish():
-        raise ReplayMismatchError(f"{field} of turn {number} is no base64")

@@ -132,12 +132,6 @@ def test_the_indexer_has_a_tensor_of_its_own():
     assert array_of(tensor).tolist() == rows_for(5, 3, 2).tolist()
 
 
-def test_a_text_in_memory_that_is_no_base64_is_a_mismatch():
-    blob = InlineBlob(b"!" * 32)
-    with pytest.raises(ReplayMismatchError, match="turn 1 is no base64"):
-        replay_tensor_of([facts(2, blob)], ROUTED, rows=1)
-
-
 def test_a_flagged_turn_is_named():
     turns = [facts(6, patch(0, 5)), facts(8, patch(0, 5)), facts(9, patch(0, 8))]
     with pytest.raises(ReplayMismatchError, match="of turn 2 is unusable: routed_experts: 120"):
