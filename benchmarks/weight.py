@@ -1,7 +1,7 @@
 """What a group weighs: its processes' share of memory, and the files that they hold open.
 
-Memory that is shared counts once (PSS). A memfd is in no process's PSS unless it is mapped, so its
-blocks are added; pages that are also mapped then count twice, which makes the sum an upper bound.
+Memory that is shared counts once (PSS). A memfd is in a process's PSS only as far as it is mapped,
+so its blocks are added and what is mapped of it is taken from the PSS: each page counts once.
 Unlinked files on a disk are told apart.
 
 Spec: docs/benchmark.md#production-shape
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +32,8 @@ class Weight:
 
     Attributes:
         at_s: On the monotonic clock.
-        pss_bytes: Resident memory, each shared page divided among those that map it.
+        pss_bytes: Resident memory but that of the files below, each shared page divided among
+            those that map it.
         memory_file_bytes: Blocks of memfds and of unlinked files in memory, each file once.
         disk_file_bytes: Blocks of unlinked files on disks.
     """
@@ -63,9 +64,10 @@ def read_weight(pids: Iterable[int]) -> Weight:
             key = (found.st_dev, found.st_ino)
             is_memory = target.startswith(_MEMFD) or found.st_dev in devices
             (in_memory if is_memory else on_disk)[key] = found.st_blocks * _BLOCK_BYTES
+    mapped_bytes = sum(_mapped_bytes(pid, in_memory) for pid in known)
     return Weight(
         at_s=time.monotonic(),
-        pss_bytes=sum(pss_bytes(pid) for pid in known),
+        pss_bytes=sum(pss_bytes(pid) for pid in known) - mapped_bytes,
         memory_file_bytes=sum(in_memory.values()),
         disk_file_bytes=sum(on_disk.values()),
     )
@@ -84,6 +86,24 @@ def _unlinked_files(pid: int) -> Iterable[tuple[str, os.stat_result]]:
                 yield target, os.stat(f"{folder}/{name}")
         except FileNotFoundError:
             continue  # closed meanwhile
+
+
+def _mapped_bytes(pid: int, files: Container[tuple[int, int]]) -> int:
+    """A process's share of what is mapped of some files.
+
+    Args:
+        pid: The process.
+        files: Device and inode of each.
+    """
+    found, is_one = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        name, *values = line.split()
+        if not name.endswith(":"):  # a range of addresses: another mapping begins
+            major, _, minor = values[2].partition(":")
+            is_one = (os.makedev(int(major, 16), int(minor, 16)), int(values[3])) in files
+        elif is_one and name == "Pss:":
+            found += int(values[0]) * 1024
+    return found
 
 
 def _memory_devices() -> frozenset[int]:

@@ -33,7 +33,7 @@ class Base64Check:
         self._is_padded = False  # the last whole quantum ends the text
         self._is_good = True
 
-    def skip(self, piece: memoryview) -> None:
+    def skip(self, piece: bytes | memoryview) -> None:
         """Take characters that are known to be the next ones of some good base64 text.
 
         Args:
@@ -49,7 +49,7 @@ class Base64Check:
             self._is_padded = piece[whole - 1] == _PADDING
         self._quantum += bytes(piece[whole:])
 
-    def feed(self, piece: memoryview) -> None:
+    def feed(self, piece: bytes | memoryview) -> None:
         """Check the next characters.
 
         Args:
@@ -61,7 +61,7 @@ class Base64Check:
             piece = piece[missing:]
             if len(self._quantum) < _QUANTUM:
                 return
-            self._check(memoryview(self._quantum))
+            self._check(self._quantum)
             self._quantum = b""
         whole = len(piece) - len(piece) % _QUANTUM
         for start in range(0, whole, _STEP_BYTES):
@@ -73,7 +73,7 @@ class Base64Check:
         """Whether the whole text was base64."""
         return self._is_good and not self._quantum
 
-    def _check(self, quanta: memoryview) -> None:
+    def _check(self, quanta: bytes | memoryview) -> None:
         if self._is_padded:
             self._is_good = False
             return

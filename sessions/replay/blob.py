@@ -138,6 +138,22 @@ class StoredBlob:
             raise LocalProtocolError("a read that may wait did not")
         return found
 
+    def view_nowait(self, place: int, size_bytes: int) -> memoryview | None:
+        """Body bytes for a comparison where they are, not copied.
+
+        Args:
+            place: Within the body.
+            size_bytes: How many are wanted; more than none, and the body has as many.
+
+        Returns:
+            The first of them, at least one; to be let go of at once. None if they cannot be looked
+            at where they are: see `peek_nowait`.
+        """
+        if self._file is None:
+            return None
+        part = locate(self._text.extents, self._ends, place, place + size_bytes)[0]
+        return self._file.view_nowait(part.start, part.stop)
+
     def peek_nowait(self, place: int, into: memoryview) -> int | None:
         """Fill a buffer with body bytes for a comparison.
 

@@ -75,7 +75,7 @@ class StoreWriter:
         """Bytes written so far that no earlier blob has."""
         return len(self._start) + self._appender.size_bytes
 
-    def feed_nowait(self, piece: memoryview) -> tuple[int, int]:
+    def feed_nowait(self, piece: bytes | memoryview) -> tuple[int, int]:
         """See `BlobWriter.feed_nowait`.
 
         Raises:
@@ -139,7 +139,7 @@ class StoreWriter:
         self._appender.cancel()
         self._on_abort(self._blobs, self._appender)
 
-    def _take_start(self, piece: memoryview) -> int:
+    def _take_start(self, piece: bytes | memoryview) -> int:
         """Keep characters of the head, or such that may be; how many were taken."""
         taken = 0
         if self._head_chars is None:
@@ -164,7 +164,7 @@ class StoreWriter:
         if self._head_chars is None:
             return False
         if self._head_chars == 0 and self._start:
-            taken, _ = self._take_body(memoryview(bytes(self._start)))
+            taken, _ = self._take_body(bytes(self._start))
             del self._start[:taken]
             return not self._start
         return True
@@ -173,17 +173,17 @@ class StoreWriter:
         """At the end of the text: whether all of it is in its place."""
         return self._head_chars != 0 or self._pass_start()
 
-    def _take_body(self, view: memoryview) -> tuple[int, int]:
-        shared = self._comparison.feed_nowait(view)
-        if not self._comparison.is_over or shared == len(view):
+    def _take_body(self, piece: bytes | memoryview) -> tuple[int, int]:
+        shared = self._comparison.feed_nowait(piece)
+        if not self._comparison.is_over or shared == len(piece):
             return shared, shared
         wanted = None
         if not self._appender.regions:
             extents = self._comparison.extents
             wanted = extents[-1].stop if extents else None
-        return shared + self._appender.append_nowait(view[shared:], wanted), shared
+        return shared + self._appender.append_nowait(memoryview(piece)[shared:], wanted), shared
 
-    def _note(self, taken: memoryview) -> None:
+    def _note(self, taken: bytes | memoryview) -> None:
         """Remember first and last characters, and the size."""
         self._size_bytes += len(taken)
         if len(self._first) < HEAD_BYTES:

@@ -89,11 +89,11 @@ class BlobWriter(Protocol):
         """Bytes written so far that no earlier blob has."""
         ...
 
-    def feed_nowait(self, piece: memoryview) -> tuple[int, int]:
+    def feed_nowait(self, piece: bytes | memoryview) -> tuple[int, int]:
         """Take bytes, in order.
 
         Args:
-            piece: Shared only during the call.
+            piece: Shared only during the call. A view may be copied to be compared.
 
         Returns:
             (taken, shared): how many bytes were taken, and how many of these, from the first on,

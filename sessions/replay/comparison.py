@@ -4,6 +4,8 @@ The blob is compared with the newest one of its field. Where that one goes on di
 another that has the same first bytes may go on equally (a sibling in a tree, a turn tried again):
 it is then compared with that one. When none does, the rest is the blob's own.
 
+Bytes of a file in memory are looked at where they are; those of a disk are read into a scratch.
+
 The blob compared with is pinned until `end`, so the shared bytes stay.
 
 Must not know how new bytes are stored.
@@ -59,16 +61,20 @@ class Comparison:
         """Where the shared bytes lie."""
         return [] if self._base is None else prefix(self._base.text.extents, self.place)
 
-    def feed_nowait(self, view: memoryview) -> int:
+    def feed_nowait(self, piece: bytes | memoryview) -> int:
         """Compare the next bytes.
+
+        Args:
+            piece: The bytes; a view is copied.
 
         Returns:
             How many, from the first on, are shared. If not all, either `is_over`, or `wants_disk`:
             feed the rest after `read_ahead`.
         """
+        data = piece if isinstance(piece, bytes) else bytes(piece)
         done = 0
-        while done < len(view) and not self.is_over and not self.wants_disk:
-            done += self._step(view[done:])
+        while done < len(data) and not self.is_over and not self.wants_disk:
+            done += self._step(data, done)
         return done
 
     def read_ahead(self) -> None:
@@ -97,44 +103,47 @@ class Comparison:
         """The first failure of the disk, if there was one."""
         return self._failure
 
-    def _step(self, view: memoryview) -> int:
-        """Compare up to one scratch; how many bytes are shared."""
+    def _step(self, data: bytes, done: int) -> int:
+        """Compare bytes from one on, as many as the base gives at once; how many are shared."""
         base = self._base
-        size = min(len(view), len(self._scratch), self._limit_bytes - self.place)
+        size = min(len(data) - done, self._limit_bytes - self.place)
         if base is None or not size:
-            self._switch(view)
+            self._switch(data, done)
             return 0
-        count = self._peek(base, size)
-        if count is None:
+        found = base.view_nowait(self.place, size)
+        if found is None:
+            found = self._peek(base, size)
+        if found is None:
             self.wants_disk = True
             return 0
-        equal = common_bytes(self._scratch, view[:count])
+        equal = common_bytes(data, done, found)
         self.place += equal
-        if equal < count:
-            self._switch(view[equal:])
+        if equal < len(found):
+            self._switch(data, done + equal)
         return equal
 
-    def _peek(self, base: StoredBlob, size: int) -> int | None:
-        """Read base bytes into the scratch."""
+    def _peek(self, base: StoredBlob, size: int) -> memoryview | None:
+        """Base bytes, copied; None if a disk must be waited for."""
         start, ahead = self._ahead
         if start <= self.place < start + len(ahead):
-            part = ahead[self.place - start :][:size]
-            self._scratch[: len(part)] = part
-            return len(part)
+            return memoryview(ahead)[self.place - start :][:size]
+        into = memoryview(self._scratch)[:size]
         try:
-            return base.peek_nowait(self.place, memoryview(self._scratch)[:size])
+            count = base.peek_nowait(self.place, into)
         except OSError as error:
             self._failure = error
             return None
+        return None if count is None else into[:count]
 
-    def _switch(self, view: memoryview) -> None:
-        """The base goes on differently, or ends: look for one that goes on like the view."""
+    def _switch(self, data: bytes, done: int) -> None:
+        """The base goes on differently, or ends: look for one that goes on like the data."""
         for blob in self._blobs.going_on(self._field, self.extents, self.place):
             if blob is self._base or _limit_of(blob) <= self.place:
                 continue
-            size = min(len(view), _PEEK_BYTES, _limit_of(blob) - self.place)
+            size = min(len(data) - done, _PEEK_BYTES, _limit_of(blob) - self.place)
             count = self._peek_other(blob, size)
-            if count and common_bytes(self._scratch, view[:count]) >= min(count, TELLING_BYTES):
+            other = memoryview(self._scratch)[:count]
+            if count and common_bytes(data, done, other) >= min(count, TELLING_BYTES):
                 self._choose(blob)
                 return
         self.is_over = True
@@ -156,14 +165,20 @@ class Comparison:
         self._ahead = (0, b"")
 
 
-def common_bytes(scratch: bytearray, view: memoryview) -> int:
-    """How many first bytes are equal; the scratch is at least as long as the view."""
-    if scratch.startswith(view):  # memcmp; comparing memoryviews takes ten times as long
-        return len(view)
-    low, high = 0, len(view)  # the first `low` are equal, the first `high` are not
+def common_bytes(data: bytes, done: int, other: memoryview) -> int:
+    """How many bytes of the data, from one on, are the first ones of another; all if it is empty.
+
+    Args:
+        data: Ends not before the other does.
+        done: Where in it to begin.
+        other: At least as many bytes as can be equal.
+    """
+    if data.startswith(other, done):  # memcmp; comparing memoryviews takes ten times as long
+        return len(other)
+    low, high = 0, len(other)  # the first `low` are equal, the first `high` are not
     while high - low > 1:
         middle = (low + high) // 2
-        if scratch.startswith(view[low:middle], low):
+        if data.startswith(other[low:middle], done + low):
             low = middle
         else:
             high = middle

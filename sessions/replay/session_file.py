@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from sessions.replay.holes import HolePuncher
+from sessions.replay.mapping import FileMapping
 
 # Longer writes would keep the loop; equal to the size in which replies are received.
 PIECE_BYTES: Final = 256 * 1024
@@ -30,7 +31,7 @@ _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 class SessionFile:
     """An open file; offsets and sizes in bytes. Reading and writing may raise OSError."""
 
-    __slots__ = ("_can_nowait", "_end", "_fd", "_holes", "_waits")
+    __slots__ = ("_can_nowait", "_end", "_fd", "_holes", "_mapping", "_waits")
 
     def __init__(self, fd: int, holes: HolePuncher, *, waits: bool) -> None:
         """Own a descriptor.
@@ -42,6 +43,8 @@ class SessionFile:
         """
         self._fd = fd
         self._holes = holes
+        # A page of a disk that is looked at is waited for, whatever the loop has to do.
+        self._mapping = None if waits else FileMapping(fd)
         self._waits = waits
         self._end = 0
         self._can_nowait = True
@@ -89,6 +92,19 @@ class SessionFile:
             into = into[count:]
             offset += count
 
+    def view_nowait(self, start: int, stop: int) -> memoryview | None:
+        """Bytes of the file where they are, not copied.
+
+        Args:
+            start: Of the first byte; it was written.
+            stop: Behind the last one; more than `start`.
+
+        Returns:
+            The bytes from `start` on, maybe not all; to be let go of at once. None if the file is
+            on disk or cannot be mapped: read them instead.
+        """
+        return None if self._mapping is None else self._mapping.view(start, stop)
+
     def read_into_nowait(self, into: memoryview, offset: int) -> bool:
         """Fill a buffer with what is in memory.
 
@@ -119,14 +135,22 @@ class SessionFile:
             self._holes.punch(self._fd, start, stop - start)
             return
         self._end = min(self._end, start)
-        self._holes.cut(self._fd, self._end)
+        floor = 0 if self._mapping is None else self._mapping.floor_bytes
+        if self._end < floor:
+            self._holes.punch(self._fd, self._end, floor - self._end)
+        self._holes.cut(self._fd, max(self._end, floor))
 
     def close(self) -> None:
         """Give all space back; what takes long is left to a thread."""
         if self._end < LARGE_BYTES:
-            os.close(self._fd)
+            self._close()
         else:
-            threading.Thread(target=os.close, args=(self._fd,), name="sessile-replay-close").start()
+            threading.Thread(target=self._close, name="sessile-replay-close").start()
+
+    def _close(self) -> None:
+        if self._mapping is not None:
+            self._mapping.close()
+        os.close(self._fd)
 
 
 class Files(Protocol):

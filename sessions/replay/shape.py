@@ -105,7 +105,11 @@ def _flaw_of(shape: BlobShape, rows: int, number: int) -> str:
     if shape.dimensions is None:
         is_whole = shape.data_bytes % (rows * number) == 0 if rows else not shape.data_bytes
         is_there = bool(shape.data_bytes) == bool(rows)  # nothing is a multiple of any row
-        return "" if is_whole and is_there else f"{shape.data_bytes} bytes are not {rows} rows of int32"
+        return (
+            ""
+            if is_whole and is_there
+            else f"{shape.data_bytes} bytes are not {rows} rows of int32"
+        )
     told = "x".join(map(str, shape.dimensions))
     if len(shape.dimensions) < _MIN_RANK or shape.dimensions[0] != rows:
         return f"the shape {told} is not {rows} rows"

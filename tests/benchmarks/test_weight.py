@@ -38,6 +38,15 @@ def test_a_memfd_counts_its_blocks():
     assert after.memory_file_bytes == before.memory_file_bytes
 
 
+def test_pages_of_a_memfd_that_are_mapped_count_once():
+    before = read_weight([os.getpid()])
+    with memfd(8 * MIB) as descriptor, mmap.mmap(descriptor, 8 * MIB, prot=mmap.PROT_READ) as seen:
+        assert seen.find(b"x") == -1  # looks at every page
+        during = read_weight([os.getpid()])
+    assert during.memory_file_bytes - before.memory_file_bytes == 8 * MIB
+    assert during.pss_bytes - before.pss_bytes < 4 * MIB
+
+
 def test_holes_of_a_memfd_do_not_count():
     before = read_weight([os.getpid()])
     with memfd(MIB) as descriptor:

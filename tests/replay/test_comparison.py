@@ -28,12 +28,15 @@ def store() -> Iterator[FileReplayStore]:
 
 
 @settings(derandomize=True, deadline=None)
-@given(st.binary(max_size=300), st.binary(max_size=300), st.integers(0, 300))
-def test_common_bytes_are_those_up_to_the_first_difference(one: bytes, two: bytes, keep: int):
+@given(st.binary(max_size=9), st.binary(max_size=300), st.binary(max_size=300), st.integers(0, 300))
+def test_common_bytes_are_those_up_to_the_first_difference(
+    before: bytes, one: bytes, two: bytes, keep: int
+):
     two = one[:keep] + two
     view = memoryview(two)[: len(one)]
     expected = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
-    assert common_bytes(bytearray(one), view) == (len(view) if expected is None else expected)
+    found = common_bytes(before + one, len(before), view)
+    assert found == (len(view) if expected is None else expected)
 
 
 async def test_a_branch_shares_with_the_sibling_that_it_goes_on_from(store: FileReplayStore):

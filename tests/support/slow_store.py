@@ -66,7 +66,7 @@ class SlowWriter:
     def new_bytes(self) -> int:
         return len(self._text) - self._shared
 
-    def feed_nowait(self, piece: memoryview) -> tuple[int, int]:
+    def feed_nowait(self, piece: bytes | memoryview) -> tuple[int, int]:
         taken = bytes(piece[: self._room])
         self._room -= len(taken)
         shared = 0
