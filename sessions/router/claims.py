@@ -1,0 +1,91 @@
+"""The table of claims: which shard holds which claimed session.
+
+Shards fill it over their channels. A claim is taken once, and only its holder releases it. What a
+dead shard held stays known as dead, so that its sessions are told from those that ended; the
+oldest of these are forgotten, and a dead claim may be taken again. Pure: it knows no channel.
+
+Spec: docs/lending.md#claims
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+DEAD_LIMIT: Final = 65536  # a guess: many times the episodes that one shard runs; 9 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The claim is the claimant's."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBy:
+    """Somebody holds the claim, and keeps it.
+
+    Attributes:
+        shard: Its index; the claimant's own if it asks twice.
+    """
+
+    shard: int
+
+
+class Holder(NamedTuple):
+    """Who holds a claim.
+
+    Attributes:
+        shard: Its index.
+        is_live: Whether the shard serves; else it died with the claim.
+    """
+
+    shard: int
+    is_live: bool
+
+
+class ClaimTable:
+    """Keys to holders; see the module docstring."""
+
+    def __init__(self, dead_limit: int = DEAD_LIMIT) -> None:
+        """Hold nothing.
+
+        Args:
+            dead_limit: How many claims of dead shards stay known.
+        """
+        self._live: dict[bytes, int] = {}
+        self._dead: dict[bytes, int] = {}  # oldest first
+        self._dead_limit = dead_limit
+
+    def __len__(self) -> int:
+        """Live claims."""
+        return len(self._live)
+
+    def claim(self, key: bytes, shard: int) -> Granted | HeldBy:
+        """Take a claim for a live shard, unless a live shard holds it."""
+        holder = self._live.get(key)
+        if holder is not None:
+            return HeldBy(holder)
+        self._dead.pop(key, None)
+        self._live[key] = shard
+        return Granted()
+
+    def release(self, key: bytes, shard: int) -> None:
+        """Drop a claim if this shard holds it."""
+        if self._live.get(key) == shard:
+            del self._live[key]
+
+    def bury(self, shard: int) -> None:
+        """A shard died: its claims are dead from now on."""
+        for key in [key for key, holder in self._live.items() if holder == shard]:
+            del self._live[key]
+            self._dead[key] = shard
+        while len(self._dead) > self._dead_limit:
+            del self._dead[next(iter(self._dead))]
+
+    def find(self, key: bytes) -> Holder | None:
+        """Who holds a claim, or None if nobody does that is known."""
+        shard = self._live.get(key)
+        if shard is not None:
+            return Holder(shard, is_live=True)
+        shard = self._dead.get(key)
+        return None if shard is None else Holder(shard, is_live=False)
