@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class SessionHolder(Protocol):
-    """What an ASGI application has besides its call.
+    """What an ASGI application has besides its call."""
 
-    Attributes:
-        session_kinds: Its kinds, in the order in which requests are read by them.
-    """
-
-    session_kinds: Sequence[SessionKind]
+    @property
+    def session_kinds(self) -> Sequence[SessionKind]:
+        """Its kinds, in the order in which requests are read by them."""
 
     def use_claims(self, claims: Claims) -> None:
         """Claim sessions with these, from the first request on."""
