@@ -24,6 +24,7 @@ from tests.support.replay_files import FaultyFiles
 from tests.support.rollouts import Rollouts, chat, create, error_of, open_parts
 from tests.support.trials import Trial, no_fault, trials
 from tests.support.turn_replies import Sampler
+from tests.support.waiting import wait_until_async
 
 MIB = 1 << 20
 
@@ -179,11 +180,15 @@ def fill(path: Path) -> None:
 async def test_a_full_file_system_fails_turns_until_there_is_room(
     prompts: PromptBuilder, small_disk: Path
 ):
+    free = os.statvfs(small_disk).f_bfree
     async with trials(prompts, no_fault, layers=128, topk=64, spool_dir=str(small_disk)) as begin:
         trial = await begin()
+        assert os.statvfs(small_disk).f_bfree < free
         filler = small_disk / "filler"
         for number in range(2):
             fill(filler)
             await fails_for_want_of_room(trial, number)
             filler.unlink()
             await trial.go_on()
+    # The sessions were deleted, and their blocks are free.
+    await wait_until_async(lambda: os.statvfs(small_disk).f_bfree == free, "the disk is as before")
