@@ -37,7 +37,7 @@ class Record:
 
     Attributes:
         facts: JSON texts of the small members, by name and in order.
-        request: The body that the engine got, JSON.
+        request: The body that the engine got, JSON in parts; records share them.
         response: The engine's reply as strict JSON.
         raw_response: The engine's own bytes; the same object as `response` if those are strict.
         status: The engine's status.
@@ -45,7 +45,7 @@ class Record:
     """
 
     facts: Mapping[str, bytes]
-    request: bytes
+    request: tuple[bytes, ...]
     response: SplicedText
     raw_response: SplicedText
     status: int
@@ -77,7 +77,7 @@ class Record:
     def _members(self, query: RecordQuery) -> Iterator[tuple[str, Iterable[Part]]]:
         for name, text in self.facts.items():
             yield name, (text,)
-        yield "request", (self.request,)
+        yield "request", self.request
         response = self._response_for(query)
         yield "response", response.parts if query.has_replay else response.with_nulls()
         yield "status_code", (b"%d" % self.status,)
@@ -86,12 +86,14 @@ class Record:
         return self.raw_response if query.is_raw else self.response
 
 
-def make_record(*, facts: JsonObject, request: bytes, status: int, reply: TakenReply) -> Record:
+def make_record(
+    *, facts: JsonObject, request: tuple[bytes, ...], status: int, reply: TakenReply
+) -> Record:
     """Render a record.
 
     Args:
         facts: The first members (time stamps in seconds, method, path).
-        request: The body that the engine got, JSON.
+        request: The body that the engine got, JSON in parts.
         status: The engine's status.
         reply: The body that it answered.
 

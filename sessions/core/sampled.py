@@ -13,7 +13,6 @@ Spec: docs/sessions.md#engine-reply
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +39,7 @@ class Sampled:
     token_ids: array[int]
 
 
-def sampled_in(reply: Json, text: bytes, prompt_ids: Sequence[int]) -> Sampled:
+def sampled_in(reply: Json, text: bytes, prompt_ids: array[int]) -> Sampled:
     """Check a 200 reply of the engine's chat endpoint.
 
     Args:
@@ -136,8 +135,8 @@ def _check_completion_tokens(reply: JsonObject, choice: JsonObject, sampled: int
             )
 
 
-def _check_prompt_ids(where: str, found: Json, sent: Sequence[int]) -> None:
-    if found is None or found == list(sent):
+def _check_prompt_ids(where: str, found: Json, sent: array[int]) -> None:
+    if found is None or found == sent.tolist():
         return
     length = f"{len(found)} ids" if isinstance(found, list) else "no list"
     raise EngineReplyUnusableError(

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sessions.core.json_text import JsonObject
 from sessions.core.matcher import difference_of, matched_count_of
 from sessions.core.records import Record
 from sessions.core.samples.assembly import TurnSample
+from sessions.core.shared_text import IdsText
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import HistoryMismatchError
 
@@ -41,6 +42,8 @@ class Checkpoint:
         facts: What training samples need besides.
         tools: The tools that the turn was rendered with.
         template_kwargs: The kwargs that it was rendered with.
+        ids_text: The tokens as JSON text, for turns that build on it.
+        messages_text: The messages that the engine got, likewise (`EngineBody.messages`).
     """
 
     token_ids: array[int]
@@ -49,6 +52,8 @@ class Checkpoint:
     facts: TurnFacts
     tools: list[JsonObject] | None
     template_kwargs: JsonObject
+    ids_text: IdsText = field(default_factory=IdsText)
+    messages_text: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sessions.core.chat_request import ChatRequest, engine_body_of
+from sessions.core.chat_request import ChatRequest, EngineBody, engine_body_of
 from sessions.core.json_text import JsonObject, render_json
+from sessions.core.shared_text import IdsText
 from sessions.core.trajectory import Plan, Trajectory
 from sessions.core.turn_facts import ROUTED_EXPERTS
 from sessions.errors import InternalError, RequestError
@@ -51,16 +52,18 @@ class PreparedTurn:
     Attributes:
         plan: How it attaches to the session.
         prompt_ids: The prompt.
+        prompt_text: The same as JSON text.
         template_kwargs: The kwargs that it was rendered with.
         replay_start: First row of routed experts that is asked for.
-        engine_body: What the engine gets, JSON.
+        engine_body: What the engine gets.
     """
 
     plan: Plan
-    prompt_ids: list[int]
+    prompt_ids: array[int]
+    prompt_text: IdsText
     template_kwargs: JsonObject
     replay_start: int
-    engine_body: bytes
+    engine_body: EngineBody
 
 
 class TurnPreparer:
@@ -89,30 +92,38 @@ class TurnPreparer:
             raise RequestError("the body is nested too deeply") from error
 
     def _build(self, plan: Plan, chat: ChatRequest) -> PreparedTurn:
+        base = plan.base
         kwargs = self._prompts.template_kwargs_of(chat.template_kwargs)
-        if plan.base is None:
-            prompt = self._prompts.first(plan.tail, chat.tools, chat.template_kwargs)
+        if base is None:
+            first = self._prompts.first(plan.tail, chat.tools, chat.template_kwargs)
+            prompt = array("I", first)
+            text = IdsText().followed(prompt, 0)
         else:
-            prompt = self._prompts.next(
-                plan.base.token_ids,
+            joint = self._prompts.join(
+                base.token_ids,
                 plan.stored[-1],
                 plan.tail,
                 chat.tools,
                 chat.template_kwargs,
                 offset=len(plan.stored),
             )
-            self._check_prefix(plan.base.token_ids, prompt)
+            prompt = base.token_ids[: joint.kept_count]
+            prompt.extend(joint.added_ids)
+            self._check_prefix(base.token_ids, prompt)
+            text = base.ids_text.followed(prompt, joint.kept_count)
         start = self._replay_start_of(plan)
         body = engine_body_of(
             chat,
-            input_ids=prompt,
+            input_ids=text,
             template_kwargs=kwargs,
             routing_replay=self._rules.is_wanted,
             replay_start=start,
+            earlier_messages=base.messages_text if base is not None else (),
         )
         return PreparedTurn(
             plan=plan,
             prompt_ids=prompt,
+            prompt_text=text,
             template_kwargs=kwargs,
             replay_start=start,
             engine_body=body,
@@ -130,10 +141,10 @@ class TurnPreparer:
         has_rows = ROUTED_EXPERTS in base.facts.replay and not base.facts.replay_error
         return len(base.token_ids) - 1 if has_rows else 0
 
-    def _check_prefix(self, checkpoint: array[int], prompt: list[int]) -> None:
+    def _check_prefix(self, checkpoint: array[int], prompt: array[int]) -> None:
         """The promise of the product, checked on every turn: nothing sampled is changed."""
         kept = len(checkpoint) - self._prompts.family.max_trim_count
-        if array("I", prompt[:kept]) != checkpoint[:kept]:
+        if prompt[:kept] != checkpoint[:kept]:
             raise InternalError("the new prompt does not begin with the tokens of the last turn")
 
 

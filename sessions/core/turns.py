@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from array import array
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -119,7 +118,7 @@ class TurnRunner:
                 headers=self._labels.request_headers_of(
                     request.headers, session.session_id, is_json=True
                 ),
-                body=prepared.engine_body,
+                body=prepared.engine_body.whole(),
                 affinity=session.session_id,
             ),
         )
@@ -168,13 +167,16 @@ class TurnRunner:
                 "replay does not fit session=%s reason=%s", session.session_id, facts.replay_error
             )
         record = make_record(
-            facts=told, request=prepared.engine_body, status=HTTPStatus.OK, reply=taken
+            facts=told, request=prepared.engine_body.parts, status=HTTPStatus.OK, reply=taken
         )
+        token_ids = prepared.prompt_ids + sampled.token_ids
         dropped = session.trajectory.commit(
             plan,
             sampled.message,
             Checkpoint(
-                token_ids=array("I", prepared.prompt_ids) + sampled.token_ids,
+                token_ids=token_ids,
+                ids_text=prepared.prompt_text.followed(token_ids, len(prepared.prompt_ids)),
+                messages_text=prepared.engine_body.messages,
                 message_end=len(plan.stored) + len(plan.tail) + 1,
                 record=record,
                 facts=facts,

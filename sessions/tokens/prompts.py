@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +57,19 @@ _DUMMIES: Final[Mapping[str, dict[str, object]]] = {
     # The reasoning is not empty: a template may leave an empty think block out.
     "assistant": {"role": "assistant", "content": "", "reasoning_content": " "},
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joint:
+    """How a later prompt follows from a checkpoint.
+
+    Attributes:
+        kept_count: How many of the checkpoint's tokens it begins with.
+        added_ids: The tokens that follow them.
+    """
+
+    kept_count: int
+    added_ids: list[int]
 
 
 class PromptBuilder:
@@ -135,7 +149,7 @@ class PromptBuilder:
         """
         return self._whole(messages, tools, template_kwargs, add_generation_prompt=False)
 
-    def next(
+    def join(
         self,
         checkpoint: Sequence[int],
         last_assistant: Message,
@@ -144,8 +158,8 @@ class PromptBuilder:
         template_kwargs: Mapping[str, object] | None = None,
         *,
         offset: int = 0,
-    ) -> list[int]:
-        """The prompt of a later turn.
+    ) -> Joint:
+        """The prompt of a later turn, as what it adds to the checkpoint.
 
         Args:
             checkpoint: Token ids of everything before, up to the last sampled token.
@@ -156,9 +170,9 @@ class PromptBuilder:
             offset: Index in the request of the first appended message, for error messages.
 
         Returns:
-            A new list: the checkpoint without at most `family.max_trim_count` last tokens, then
+            It keeps the checkpoint without at most `family.max_trim_count` last tokens, and adds
             the tokens of the appended messages and the place where the assistant speaks. Costs
-            O(appended messages + tools) besides copying the checkpoint.
+            O(appended messages + tools).
 
         Raises:
             RoleNotAppendableError: The family cannot append a message of that role.
@@ -189,6 +203,22 @@ class PromptBuilder:
             )
         return self._merge(checkpoint, self.tokenizer.encode(after[len(before) :]))
 
+    def next(
+        self,
+        checkpoint: Sequence[int],
+        last_assistant: Message,
+        appended: Sequence[Message],
+        tools: Sequence[object] | None = None,
+        template_kwargs: Mapping[str, object] | None = None,
+        *,
+        offset: int = 0,
+    ) -> list[int]:
+        """The prompt of a later turn as a new list; arguments and errors are those of `join`."""
+        joint = self.join(
+            checkpoint, last_assistant, appended, tools, template_kwargs, offset=offset
+        )
+        return [*checkpoint[: joint.kept_count], *joint.added_ids]
+
     def _whole(
         self,
         messages: Sequence[Message],
@@ -205,13 +235,13 @@ class PromptBuilder:
         text = rendering.text(known, add_generation_prompt=add_generation_prompt)
         return self.tokenizer.encode(text)
 
-    def _merge(self, checkpoint: Sequence[int], suffix: list[int]) -> list[int]:
-        kept = list(checkpoint)
-        if kept and kept[-1] in self._shared:
-            kept.pop()
-        if kept and kept[-1] == self._end_of_turn:
-            kept += self._after_turn
-        return kept + suffix
+    def _merge(self, checkpoint: Sequence[int], suffix: list[int]) -> Joint:
+        kept = len(checkpoint)
+        if kept and checkpoint[kept - 1] in self._shared:
+            kept -= 1
+        if kept and checkpoint[kept - 1] == self._end_of_turn:
+            return Joint(kept_count=kept, added_ids=self._after_turn + suffix)
+        return Joint(kept_count=kept, added_ids=suffix)
 
     def _preamble_for(self, last_assistant: Message) -> list[dict[str, object]]:
         """The preamble with the reply's tool calls, their arguments left out.

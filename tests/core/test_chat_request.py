@@ -1,9 +1,11 @@
 import json
+from array import array
 
 import pytest
 
 from sessions.core.chat_request import ChatRequest, engine_body_of, parse_chat_request
 from sessions.core.json_text import JsonObject
+from sessions.core.shared_text import IdsText
 from sessions.errors import RequestError
 
 USER = {"role": "user", "content": "hi"}
@@ -14,8 +16,9 @@ def parse(**fields: object) -> ChatRequest:
 
 
 def engine_body(request: ChatRequest, *, replay: bool = False, **kwargs: object) -> JsonObject:
-    body = engine_body_of(request, input_ids=[5, 6], template_kwargs=kwargs, routing_replay=replay)
-    parsed: JsonObject = json.loads(body)
+    ids = IdsText().followed(array("I", [5, 6]), 0)
+    body = engine_body_of(request, input_ids=ids, template_kwargs=kwargs, routing_replay=replay)
+    parsed: JsonObject = json.loads(body.whole())
     return parsed
 
 
@@ -136,15 +139,15 @@ def test_null_content_becomes_empty_text_except_for_the_assistant():
 
 def test_a_lone_surrogate_reaches_the_engine_escaped():
     request = parse_chat_request(b'{"messages":[{"role":"user","content":"\\ud83d"}]}')
-    body = engine_body_of(request, input_ids=[], template_kwargs={}, routing_replay=False)
-    assert b"\\ud83d" in body
+    body = engine_body_of(request, input_ids=IdsText(), template_kwargs={}, routing_replay=False)
+    assert b"\\ud83d" in body.whole()
 
 
 def test_a_body_too_deep_to_be_written_again_is_a_400():
     deep = b"[" * 1000 + b"]" * 1000
     request = parse_chat_request(b'{"messages":[{"role":"user"}],"x":' + deep + b"}")
     with pytest.raises(RequestError, match="nested too deeply"):
-        engine_body_of(request, input_ids=[], template_kwargs={}, routing_replay=False)
+        engine_body_of(request, input_ids=IdsText(), template_kwargs={}, routing_replay=False)
 
 
 def test_what_the_client_itself_asked_for_is_known():

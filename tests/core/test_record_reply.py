@@ -25,7 +25,7 @@ BLOBS = [FakeBlob(b"QUJD" * 70), FakeBlob(b"REVG" * 80)]
 def record_with(blob: FakeBlob) -> Record:
     text = SplicedText(parts=(b'{"routed_experts":"', blob, b'"}'))
     return Record(
-        facts={"path": b'"/p"'}, request=b'{"x":1}', response=text, raw_response=text, status=200
+        facts={"path": b'"/p"'}, request=(b'{"x":1}',), response=text, raw_response=text, status=200
     )
 
 

@@ -23,7 +23,7 @@ async def record_of(store: ReplayStore, raw: bytes = RAW) -> Record:
             "path": "/p",
             "replay_error": "what is wrong",
         },
-        request=b'{"input_ids":[1]}',
+        request=(b'{"input_ids":', b"[1]}"),
         status=200,
         reply=await taken_reply_of(store, raw),
     )

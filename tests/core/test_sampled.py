@@ -1,4 +1,5 @@
 import json
+from array import array
 
 import pytest
 
@@ -12,7 +13,7 @@ PROMPT = [1, 2, 3]
 
 def parse(document: object, prompt: list[int] = PROMPT) -> Sampled:
     text = json.dumps(document).encode()
-    return sampled_in(json.loads(text), text, prompt)
+    return sampled_in(json.loads(text), text, array("I", prompt))
 
 
 def refusal_of(document: object) -> str:

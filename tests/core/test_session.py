@@ -12,7 +12,7 @@ from sessions.replay.splice import SplicedText
 
 def checkpoint() -> Checkpoint:
     text = SplicedText(parts=())
-    record = Record(facts={}, request=b"", response=text, raw_response=text, status=200)
+    record = Record(facts={}, request=(), response=text, raw_response=text, status=200)
     return Checkpoint(
         token_ids=array("I"),
         message_end=1,

@@ -22,7 +22,7 @@ def reply(text: str) -> dict[str, object]:
 
 def record_of(name: str) -> Record:
     text = SplicedText(parts=(name.encode(),))
-    return Record(facts={}, request=b"", response=text, raw_response=text, status=200)
+    return Record(facts={}, request=(), response=text, raw_response=text, status=200)
 
 
 def apply(trajectory: Trajectory, plan: Plan, text: str) -> list[Checkpoint]:

@@ -10,6 +10,7 @@ from sessions.errors import (
     InternalError,
     RequestError,
 )
+from sessions.tokens.prompts import Joint
 from tests.support.desk import assistant, is_recorded
 from tests.support.engines import json_reply, sampled_document
 
@@ -253,7 +254,11 @@ async def test_a_prompt_that_lost_tokens_is_never_sent(
     async with open_desk() as desk:
         session = desk.open()
         await desk.chat(session, "hi")
-        monkeypatch.setattr(desk.prompts, "next", lambda checkpoint, *_, **__: checkpoint[1:])
+        monkeypatch.setattr(
+            desk.prompts,
+            "join",
+            lambda checkpoint, *_, **__: Joint(kept_count=len(checkpoint) - 1, added_ids=[7]),
+        )
         error = await error_of(desk.chat(session, "hi", assistant("ok"), "more"))
         assert isinstance(error, InternalError)
         assert len(desk.engine.requests) == 1
@@ -267,3 +272,20 @@ async def test_long_texts_are_encoded_off_the_loop(open_desk: OpenDesk):
         assert is_recorded(response)
         assert len(desk.engine.bodies[0]["input_ids"]) > 10_000
         assert (await desk.read(session))["metadata"]["tito_session_mismatch"] == []
+
+
+async def test_records_share_the_long_texts_of_their_requests(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        long = "word " * 10_000
+        await desk.chat(session, long)
+        await desk.chat(session, long, assistant("ok"), "more")
+        await desk.chat(session, long, assistant("ok"), "more", assistant("ok"), "and more")
+        records = desk.registry.find(session).trajectory.records
+        held = {id(part): len(part) for record in records for part in record.request}
+        whole = sum(len(part) for part in records[-1].request)
+        assert whole > 100_000
+        assert sum(held.values()) < whole + 20_000
+        told = [record["request"] for record in (await desk.read(session))["records"]]
+        assert told == desk.engine.bodies
+        assert [len(body["messages"]) for body in told] == [1, 3, 5]
