@@ -33,8 +33,11 @@ from tests.support.flights import (
 )
 from tests.support.group import RunningGroup
 from tests.support.ids import ids_of_shard
+from tests.support.memory_cgroup import memory_limit
+from tests.support.processes import is_alive
 from tests.support.raw import open_raw, request_bytes
 from tests.support.replies import Reply
+from tests.support.waiting import wait_until_async
 
 APP: Final = "tests.support.flight_app:flights"
 VICTIM: Final = 1
@@ -49,12 +52,22 @@ class Death(enum.Enum):
     SEGV = "was killed by SIGSEGV"
     ABRT = "was killed by SIGABRT"
     EXIT = "exited with status 0"
+    OOM = "killed by SIGKILL"
     STOP = "did not beat for 2 s"
     ROUTER = "router"
     ARBITER = "arbiter"
 
 
-OF_A_SHARD: Final = (Death.KILL, Death.SEGV, Death.ABRT, Death.EXIT, Death.STOP)
+OF_A_SHARD: Final = (
+    Death.KILL,
+    Death.SEGV,
+    Death.ABRT,
+    Death.EXIT,
+    Death.OOM,
+    Death.STOP,
+)
+# What the shard may still take: enough to answer, not enough for the exchange that eats.
+_OOM_BYTES: Final = 32 << 20
 _SIGNALS: Final[Mapping[Death, tuple[str, signal.Signals]]] = {
     Death.KILL: (f"shard {VICTIM}", signal.SIGKILL),
     Death.SEGV: (f"shard {VICTIM}", signal.SIGSEGV),
@@ -126,7 +139,13 @@ async def crash_and_go_on(group: RunningGroup, death: Death, count: int) -> Cras
 
 async def _kill(group: RunningGroup, death: Death, fleet: Fleet) -> None:
     if death is Death.EXIT:
-        await fleet.add_exit(VICTIM)
+        await fleet.add_deadly(Kind.EXITING, VICTIM)
+        return
+    if death is Death.OOM:
+        victim = group.pids[f"shard {VICTIM}"]
+        with memory_limit(victim, _OOM_BYTES):
+            await fleet.add_deadly(Kind.EATING, VICTIM)
+            await wait_until_async(lambda: not is_alive(victim), "the kernel killed the shard")
         return
     member, number = _SIGNALS[death]
     group.signal(member, number)

@@ -2,8 +2,9 @@
 
 `…/hold` reads the body, waits, and answers; `…/stall` waits in the middle of its reply; `…/drip`
 sends a piece every 20 ms until it is released; `…/flood` sends more than any buffer takes;
-`…/done` sends its whole reply and does not return. `…/release` ends the waiting of one process,
-`…/begun` tells which exchanges wait there. Replies are patterns of the query's `id`, as in `cases`.
+`…/done` sends its whole reply and does not return, `…/eat` takes memory until the process is
+killed. `…/release` ends the waiting of one process, `…/begun` tells which exchanges wait there.
+Replies are patterns of the query's `id`, as in `cases`.
 
 Spec: docs/architecture.md#tests
 """
@@ -32,6 +33,7 @@ FLOOD_BYTES: Final = 12 << 20  # over the 4 MiB of a TCP send buffer and what a 
 STALL_BYTES: Final = 20_000
 REPLY_BYTES: Final = 500
 DRIP_BYTES: Final = 640  # a multiple of the pattern's 64, so that a whole drip is a pattern
+_EAT_MIB: Final = 1024  # an end for a machine that does not kill
 _DRIP_PAUSE_S: Final = 0.02
 
 
@@ -54,6 +56,7 @@ def flights() -> App:
         "done": _done,
         "release": _release,
         "begun": _begun,
+        "eat": _eat,
     }
     others = cases()
 
@@ -128,3 +131,10 @@ async def _start(send: Send, headers: Headers) -> None:
 async def _reply(send: Send, body: bytes, headers: Headers) -> None:
     await _start(send, [*headers, (b"content-length", b"%d" % len(body))])
     await send({"type": "http.response.body", "body": body})
+
+
+async def _eat(_waiting: _Waiting, _seed: str, _receive: Receive, _send: Send) -> None:
+    eaten = []
+    for _ in range(_EAT_MIB):
+        eaten.append(bytearray(b"x") * (1 << 20))
+        await asyncio.sleep(0)

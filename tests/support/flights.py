@@ -47,6 +47,7 @@ class Kind(enum.Enum):
     PIPELINED = enum.auto()  # waiting, with the next request or half of its head behind it
     PARKED = enum.auto()
     EXITING = enum.auto()  # the exchange that ends its own shard
+    EATING = enum.auto()  # the exchange for which its shard takes memory until it is killed
 
 
 _ROUTES: Final[Mapping[Kind, str]] = {
@@ -59,14 +60,14 @@ _ROUTES: Final[Mapping[Kind, str]] = {
     Kind.FLOODED: "flood",
     Kind.DONE: "done",
     Kind.EXITING: "exit",
+    Kind.EATING: "eat",
 }
 MIDDLE: Final = frozenset({Kind.STALLED, Kind.DRIPPING, Kind.FLOODED})
-UNANSWERED: Final = frozenset(
-    {Kind.WAITING, Kind.UPLOADING, Kind.SENDING, Kind.PIPELINED, Kind.EXITING}
-)
+_DEADLY: Final = frozenset({Kind.EXITING, Kind.EATING})
+UNANSWERED: Final = _DEADLY | {Kind.WAITING, Kind.UPLOADING, Kind.SENDING, Kind.PIPELINED}
 IDLE: Final = frozenset({Kind.DONE, Kind.PARKED})
-_KINDS: Final = [kind for kind in Kind if kind is not Kind.EXITING]
-_BEGUN: Final = MIDDLE | UNANSWERED - {Kind.EXITING}
+_KINDS: Final = [kind for kind in Kind if kind not in _DEADLY]
+_BEGUN: Final = MIDDLE | UNANSWERED - _DEADLY
 
 
 class End(enum.Enum):
@@ -125,7 +126,7 @@ class Flight:
             case Kind.HALF_HEAD:
                 data = self._next_request()
                 await self._send_part(data, data.index(b"\r\n\r\n") - 5)
-            case Kind.WAITING | Kind.EXITING:
+            case Kind.WAITING | Kind.EXITING | Kind.EATING:
                 await self._connection.send(request_bytes("POST", target))
             case Kind.UPLOADING:
                 await self._post(target, _UPLOAD_BYTES, _UPLOAD_BYTES // 2)
@@ -279,9 +280,9 @@ class Fleet:
         while not are_up:
             are_up = await self._are_up()
 
-    async def add_exit(self, shard: int) -> None:
-        """One more flight: it tells its shard to end the process with status 0."""
-        await self._add(Kind.EXITING, ids_of_shard(shard, self._shards)[0], shard)
+    async def add_deadly(self, kind: Kind, shard: int) -> None:
+        """One more flight, of which its shard dies."""
+        await self._add(kind, ids_of_shard(shard, self._shards)[0], shard)
         await self.flights[-1].take_off()
 
     async def release(self, shards: Sequence[int]) -> None:
