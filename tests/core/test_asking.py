@@ -52,6 +52,16 @@ async def test_what_is_kept_stays_and_what_is_not_goes():
     assert desk.budget.held_bytes == 0
 
 
+async def test_the_bytes_of_every_200_are_counted_however_it_ends():
+    desk = Desk(json_reply(DOCUMENT), json_reply(b"<html>"), json_reply(DOCUMENT, 400))
+    await desk.ask()
+    assert desk.asking.received_bytes == len(json.dumps(DOCUMENT))
+    with pytest.raises(EngineReplyUnusableError):
+        await desk.ask()
+    await desk.ask()
+    assert desk.asking.received_bytes == len(json.dumps(DOCUMENT)) + len(b"<html>")
+
+
 async def test_nothing_stays_of_a_turn_that_fails():
     desk = Desk(json_reply(DOCUMENT))
     with pytest.raises(KeyError):
