@@ -30,6 +30,21 @@ class WrongNonceError(RequestError):
     code = "wrong_nonce"
 
 
+class ForeignOriginError(RequestError):
+    """Sent by a page of another host than those that may use the server."""
+
+    status = 403
+    type = "permission_error"
+    code = "foreign_origin"
+
+
+class MisdirectedRequestError(RequestError):
+    """Addressed to a host that this server is not (RFC 9110 section 15.5.20)."""
+
+    status = 421
+    code = "misdirected_request"
+
+
 class EpisodeNotRunningError(RequestError):
     """The episode ended, or it never was; never a 404, with which some clients give up for good."""
 
