@@ -37,6 +37,7 @@ class RouterMode(enum.Enum):
 class ExitPolicy(enum.Enum):
     """What the end of a shard means for its group; no shard is ever respawned."""
 
+    APP = "app"  # what the application would choose
     HALT = "halt"
     CONTINUE = "continue"
 
@@ -66,7 +67,11 @@ class Settings:
     cancel_on_disconnect: bool = False
     sse_keepalive_s: float = 3.0
     episode_header: str = "X-NeMo-Gym-Episode-Token"
-    on_shard_exit: ExitPolicy = ExitPolicy.HALT
+    max_episodes: int = 4096
+    cleanup_s: float = 10.0
+    mcp_replies: str = "json"
+    mcp_allowed_hosts: str = ""
+    on_shard_exit: ExitPolicy = ExitPolicy.APP
     timeout_s: int = 60
     boot_deadline_s: float = 60.0
     graceful_s: int = 30
@@ -90,6 +95,11 @@ class Settings:
         if self.engine_url.startswith(SIMULATED_ENGINE):
             return (self.engine_url,)
         return tuple(self.engine_url.split(",")) if self.engine_url else ()
+
+    @property
+    def mcp_hosts(self) -> frozenset[str]:
+        """The hosts that MCP requests may be addressed to; empty for any."""
+        return frozenset(filter(None, self.mcp_allowed_hosts.split(",")))
 
     @property
     def has_router(self) -> bool:
@@ -139,11 +149,17 @@ def check_app_settings(settings: Settings) -> None:
     (whether the tokenizer loads) is found by the shards.
 
     Args:
-        settings: As read. With `SESSIONS_APP` set there is nothing to check.
+        settings: As read. With `SESSIONS_APP` set no engine is needed.
 
     Raises:
-        SettingsError: The engine or the tokenizer is not named; the message names the variable.
+        SettingsError: The engine or the tokenizer is not named, or there are fewer episodes than
+            shards; the message names the variable.
     """
+    if settings.max_episodes < settings.shards:
+        raise SettingsError(
+            f"SESSIONS_MAX_EPISODES={settings.max_episodes} is refused:"
+            f" less than one for each of {settings.shards} shards"
+        )
     if settings.app:
         return
     if not settings.engine_url:
@@ -211,6 +227,13 @@ def _base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _hosts(text: str) -> str:
+    hosts = [host.strip().lower() for host in text.split(",")]
+    if not all(re.fullmatch(r"(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", h) for h in hosts):
+        raise ValueError("expected hosts with or without a port, separated by commas")
+    return ",".join(hosts)
+
+
 def _engine_url(text: str) -> str:
     if text.startswith(SIMULATED_ENGINE):
         return text
@@ -258,6 +281,10 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
     "episode_header": _header_name,
+    "max_episodes": _whole(1, 1_000_000),
+    "cleanup_s": _seconds(0.1, 3600),
+    "mcp_replies": _one_of("json", "sse"),
+    "mcp_allowed_hosts": _hosts,
     "on_shard_exit": _exit_policy,
     "timeout_s": _whole(2, 86400),
     "boot_deadline_s": _seconds(1, 86400),

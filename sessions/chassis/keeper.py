@@ -37,7 +37,6 @@ from sessions.chassis.refusals import REFUSED_SIGNALS
 from sessions.chassis.verdicts import Death, ExitCode, Verdict, judge
 from sessions.chassis.worker import STOP_SIGNALS, GroupWorker
 from sessions.lending.board import Phase
-from sessions.settings import ExitPolicy
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -194,7 +193,7 @@ class Keeper:
 
     def _may_go_on(self, dead: GroupWorker) -> bool:
         """Whether the policy lets the group go on: a shard died, and another one serves."""
-        if self._group.settings.on_shard_exit is not ExitPolicy.CONTINUE:
+        if not self._group.goes_on:
             return False
         others = [worker for worker in self._members() if worker is not dead]
         return (

@@ -3,9 +3,10 @@
 An anonymous shared mapping made by the arbiter before the forks. Each member has one row of
 aligned 8-byte words that only it writes (phase, pid, last beat, open sessions, requests served),
 so a read needs no lock and a busy or dead member costs its readers nothing. The arbiter alone
-writes the cause of a death, a line of text, and the draining flag is written once, by whoever
-learns of it first. Row 0 is the router's, row i + 1 is shard i's. What a shard counts besides, for
-the metrics page, stands in a second table of the same rows.
+writes the cause of a death, a line of text. Two flags are set by whoever learns of them first and
+never taken back: that the group drains, and that its application would go on without a shard. Row 0
+is the router's, row i + 1 is shard i's. What a shard counts besides, for the metrics page, stands
+in a second table of the same rows.
 
 Spec: docs/lending.md#board
 """
@@ -25,6 +26,7 @@ _WORDS: Final = 8  # per row, so that a row is one cache line
 _CAUSE_BYTES: Final = 1024
 _TALLY_WORDS: Final = len(fields(Tally))
 _PHASE, _PID, _BEAT_NS, _SESSIONS, _REQUESTS = range(5)
+_DRAINING, _GOES_ON = range(2)  # in the row behind the members'
 
 
 class Phase(enum.IntEnum):
@@ -44,7 +46,7 @@ class Row:
 
     Attributes:
         beat_age_s: Seconds since its loop last beat; infinite before the first beat.
-        sessions: Open sessions; 0 for the router.
+        sessions: Open sessions; for the router, claims of live shards.
         requests: Requests answered since its start.
     """
 
@@ -117,11 +119,26 @@ class Board:
     @property
     def draining(self) -> bool:
         """Whether the group was told to stop."""
-        return self._words[(self.shards + 1) * _WORDS] != 0
+        return self._flag(_DRAINING)
 
     def set_draining(self) -> None:
         """Say that the group was told to stop; never taken back."""
-        self._words[(self.shards + 1) * _WORDS] = 1
+        self._set_flag(_DRAINING)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the application lives on when a shard dies, by its own default."""
+        return self._flag(_GOES_ON)
+
+    def set_goes_on(self) -> None:
+        """Say that it does; each shard does when it has loaded the application."""
+        self._set_flag(_GOES_ON)
+
+    def _flag(self, number: int) -> bool:
+        return self._words[(self.shards + 1) * _WORDS + number] != 0
+
+    def _set_flag(self, number: int) -> None:
+        self._words[(self.shards + 1) * _WORDS + number] = 1
 
     @property
     def cause(self) -> str:

@@ -21,7 +21,7 @@ from sessions.lending.group import Group
 from sessions.lending.probes import ProbeReply, is_probe, probe_reply
 from sessions.lending.slots import SlotTable
 from sessions.lending.waiting import wait_until
-from sessions.routing.kinds import ROLLOUT, Named
+from sessions.routing.kinds import ROLLOUT, Named, SessionKind
 from sessions.routing.naming import name_of
 from sessions.wire.head import Head
 from sessions.wire.repeated import RepeatedHeads
@@ -31,7 +31,6 @@ _SWEEP_S: Final = 0.25  # a deadline is kept to within this
 _BACKLOG: Final = 2048
 DRAIN_LINGER_S: Final = 0.3
 REFUSED_LINGER_COUNT: Final = 64  # the reserve of open files in chassis/descriptors.py has room
-KINDS: Final = (ROLLOUT,)
 
 
 class Front:
@@ -43,6 +42,7 @@ class Front:
         connections: All open ones.
         heads: Reads the heads of all of them.
         dispatcher: Who serves what is not answered here.
+        kinds: Of the application's sessions; those of a session server until it has started.
         is_closing: Whether no further request is taken, on open connections neither.
     """
 
@@ -52,6 +52,7 @@ class Front:
         self.connections: set[Connection] = set()
         self.heads = RepeatedHeads()
         self.dispatcher = dispatcher
+        self.kinds: tuple[SessionKind, ...] = (ROLLOUT,)
         self._group = group
         self._servers: list[asyncio.Server] = []
         self._refused: set[_Refused] = set()
@@ -120,7 +121,7 @@ class Front:
         Raises:
             BadSessionIdError: What stands in a session's place is no id.
         """
-        return name_of(KINDS, head.path.decode("latin-1"), head.header)
+        return name_of(self.kinds, head.path.decode("latin-1"), head.header)
 
     def _protocol(self) -> asyncio.Protocol:
         if self.slots.has_free:

@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from sessions.settings import ExitPolicy
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,6 +45,12 @@ class Group:
     runtime_dir: Path
     run_secret: bytes = field(repr=False)
     instance_id: str
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the group goes on when a shard dies: as set, else as its application would."""
+        policy = self.settings.on_shard_exit
+        return self.board.goes_on if policy is ExitPolicy.APP else policy is ExitPolicy.CONTINUE
 
     @property
     def channel_path(self) -> Path:

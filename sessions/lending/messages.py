@@ -30,7 +30,7 @@ PAYLOAD_BYTES: Final = MAX_BYTES - _HEADER_BYTES
 class Kind(enum.IntEnum):
     """What a message says; the sender stands in brackets."""
 
-    HELLO = 1  # (shard) slot holds the shard's index
+    HELLO = 1  # (shard) slot holds the shard's index, payload the kinds of its application
     LEND = 2  # (router) argument holds LendFlag bits, payload the bytes read so far
     BACK = 3  # (shard) argument is Keep, payload the bytes that follow the exchange
     RELEASE = 4  # (router) the connection is gone
@@ -38,6 +38,9 @@ class Kind(enum.IntEnum):
     DATA = 6  # (both) a part of the payload of the message that follows
     WISH_RELEASE = 8  # (shard) asks for a RELEASE of a parked copy; the router decides
     PACK = 7  # (both) payload holds the datagrams of other messages
+    CLAIM = 9  # (shard) payload is a claim key, generation the number of the request
+    CLAIMED = 10  # (router) the answer: argument is Claimed, slot the index of who holds it
+    UNCLAIM = 11  # (shard) payload is a claim key that it gives up
 
 
 _DATA: Final = int(Kind.DATA)  # naming an enum member costs 70 ns on Python 3.11
@@ -48,6 +51,7 @@ class LendFlag(enum.IntFlag):
 
     DESCRIPTOR = 1  # the connection's descriptor comes with this message
     LAST = 2  # the group was told to stop: the reply shall carry `Connection: close`
+    FINAL = 4  # the router has looked the body's session up: serve it, refer it to nobody
 
 
 class Keep(enum.IntEnum):
@@ -62,6 +66,14 @@ class RefuseReason(enum.IntEnum):
 
     NO_DESCRIPTOR = 1
     NOT_PARKED = 2
+    NOT_HELD = 3  # payload: the claim key of what the body names, then all bytes read (rule 14)
+
+
+class Claimed(enum.IntEnum):
+    """The answer to a CLAIM."""
+
+    HELD = 0
+    GRANTED = 1
 
 
 class Message(NamedTuple):
@@ -70,9 +82,9 @@ class Message(NamedTuple):
     Attributes:
         kind: What it says.
         argument: Flags, keep or reason, by kind.
-        slot: Slot number, or the shard's index in a HELLO.
+        slot: Slot number, or a shard's index in a HELLO and a CLAIMED.
         head_bytes: In a LEND, how many bytes of the payload are the request head.
-        generation: Which loan of the slot this belongs to.
+        generation: Which loan of the slot this belongs to, or the number of a claim's request.
         payload: All parts joined.
     """
 

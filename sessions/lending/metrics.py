@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from sessions.lending.board import Phase
+from sessions.lending.board import ROUTER_ROW, Phase
 from sessions.lending.group import VERSION, Group
 from sessions.lending.group_state import GroupState, group_state
 from sessions.lending.tally import Tally
@@ -88,6 +88,8 @@ class _BoardCollector(Collector):
         yield info
         uptime_s = (time.time_ns() - self._group.board.started_ns) / 1e9
         yield GaugeMetricFamily("sessile_uptime_seconds", "Since the start.", value=uptime_s)
+        claims = self._group.board.read_row(ROUTER_ROW).sessions
+        yield GaugeMetricFamily("sessile_claims", "Claims that the router knows.", value=claims)
 
 
 def _of_tallies(tallies: Mapping[str, Tally]) -> Iterator[Metric]:

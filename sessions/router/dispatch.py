@@ -1,8 +1,9 @@
 """The router's dispatcher: lends connections to shards over their channels.
 
-`choose` finds the owner: by hash when the request names a session, else the least loaded shard.
-`lend` sends the bytes read so far, with the descriptor when the shard holds no parked copy, and
-the answers BACK and REFUSE come to `on_message`. Nothing here reads a body or waits.
+`choose` finds the owner of the session that a request names, by hash or by claim; without one it
+takes the least loaded shard. `lend` sends the bytes read so far, with the descriptor when the shard
+holds no parked copy, and the answers BACK and REFUSE come to `on_message`, as do the claims of
+shards. Nothing here reads a body or waits.
 
 Spec: docs/lending.md#router
 """
@@ -22,10 +23,12 @@ from sessions.errors import (
     starting_error,
 )
 from sessions.lending.connection import Connection
-from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.router.claims import ClaimTable, HeldBy
 from sessions.router.shards import Loan, ShardLink, least_loaded
+from sessions.routing.claim_keys import CLAIM_KEY_BYTES, claim_key
 from sessions.routing.ids import owner_of
-from sessions.routing.kinds import Named
+from sessions.routing.kinds import Named, Ownership
 from sessions.wire.head import Head
 
 # Plain ints: naming an enum member costs 70 ns on Python 3.11, and every exchange passes here.
@@ -34,6 +37,7 @@ _DESCRIPTOR: Final = int(LendFlag.DESCRIPTOR)
 _BACK: Final = int(Kind.BACK)
 _KEPT: Final = int(Keep.KEPT)
 _ANSWERS: Final = (_BACK, int(Kind.REFUSE))
+_HASH: Final = Ownership.HASH
 
 
 class Dispatch:
@@ -41,6 +45,7 @@ class Dispatch:
 
     Attributes:
         links: Of the shards that said HELLO, by index.
+        claims: What shards claimed.
         cause: Why the group is dying, or "".
     """
 
@@ -52,6 +57,7 @@ class Dispatch:
             is_leaving: Whether the group was told to stop: each reply is its connection's last.
         """
         self.links: dict[int, ShardLink] = {}
+        self.claims = ClaimTable()
         self.cause = ""
         self._is_leaving = is_leaving
         self._shards = shards
@@ -85,6 +91,7 @@ class Dispatch:
     def bury(self, link: ShardLink) -> None:
         """A shard died and the group goes on without it: its sessions are gone."""
         link.is_alive = False
+        self.claims.bury(link.index)
         link.channel.close()
         link.copies.clear()  # else it keeps connections that close later
         self._alive = [other for other in self._alive if other.is_alive]
@@ -107,7 +114,7 @@ class Dispatch:
     # --- what the front calls
 
     def choose(self, named: Named | None) -> int:
-        """The owner of a request, or the least loaded shard for one that names no session.
+        """The owner of a request, or the least loaded shard if it has none.
 
         Raises:
             GroupDyingError: A member died.
@@ -115,6 +122,7 @@ class Dispatch:
             OverloadedError: The owner is too far behind with its messages.
             ShardGoneError: The owner died, and the group goes on without it.
         """
+        link: ShardLink | None
         if self.cause:
             raise dying_error(self.cause)
         if self._is_draining:
@@ -122,26 +130,49 @@ class Dispatch:
         if not self._ready:
             raise starting_error()
         if named is None:
-            link = least_loaded(
-                [n for n in self._alive if not n.channel.is_over_limit] or self._alive
-            )
-            link.newcomers += 1
-        else:
+            link = self._newcomers_shard()
+        elif named.kind.ownership is _HASH:
             link = self._ready[owner_of(named.key, self._shards)]
             if not link.is_alive:
                 raise gone_error(link)
+        else:
+            # Without a holder the session ended, or never was: any shard says so.
+            link = self._holder_of(claim_key(named.kind.name, named.key))
+            link = link or self._newcomers_shard()
         if link.channel.is_over_limit:
             raise OverloadedError(f"shard {link.index} is behind with its messages, try again soon")
         return link.index
 
-    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+    def _newcomers_shard(self) -> ShardLink:
+        link = least_loaded([n for n in self._alive if not n.channel.is_over_limit] or self._alive)
+        link.newcomers += 1
+        return link
+
+    def _holder_of(self, key: bytes) -> ShardLink | None:
+        """The live holder of a claim, None if nobody has it.
+
+        Raises:
+            ShardGoneError: The holder died.
+        """
+        holder = self.claims.find(key)
+        if holder is None:
+            return None
+        link = self.links[holder.shard]
+        if not holder.is_live:
+            raise gone_error(link)
+        return link
+
+    def lend(
+        self, connection: Connection, shard: int, head: Head, payload: bytes, flags: int = 0
+    ) -> None:
         """Send the request to a shard, and the connection with it if it holds no copy."""
         connection.pause_reading()
         link = self.links[shard]
         slot = connection.slot
         needs_descriptor = slot.lend(shard)
         link.loans[slot.number] = Loan(connection=connection, head=head)
-        flags = _DESCRIPTOR if needs_descriptor else 0
+        if needs_descriptor:
+            flags |= _DESCRIPTOR
         if self._is_leaving():
             flags |= LendFlag.LAST
         message = Message(_LEND, flags, slot.number, head.size, slot.generation, payload)
@@ -167,17 +198,15 @@ class Dispatch:
     # --- what a channel calls
 
     def on_message(self, link: ShardLink, message: Message) -> None:
-        """Act on a BACK, REFUSE or WISH_RELEASE.
+        """Act on a word of a shard.
 
         Raises:
             LocalProtocolError: A shard said what a shard does not say.
         """
         kind, argument, number, _, generation, payload = message
-        if kind == Kind.WISH_RELEASE:
-            self._grant_release(link, number)
-            return
         if kind not in _ANSWERS:
-            raise LocalProtocolError(f"message of kind {kind} from shard {link.index}")
+            self._on_wish(link, message)
+            return
         loan = link.loans.get(number)
         if loan is None:
             return  # about a connection that is gone
@@ -190,6 +219,9 @@ class Dispatch:
                 link.copies.pop(number, None)
             connection.take_back(link.index, payload, kept=argument == _KEPT)
             return
+        if argument == RefuseReason.NOT_HELD:
+            self._refer(link, loan, payload)
+            return
         connection.slot.take_refusal(link.index)
         link.copies.pop(number, None)
         if argument == RefuseReason.NOT_PARKED:
@@ -197,6 +229,41 @@ class Dispatch:
             return
         error = OverloadedError(f"shard {link.index} has no file descriptor left, try again soon")
         connection.answer_refused(error, loan.head, payload)
+
+    def _refer(self, link: ShardLink, loan: Loan, payload: bytes) -> None:
+        """Rule 14: a shard read the body, and does not hold the session that stands there."""
+        key, request = payload[:CLAIM_KEY_BYTES], payload[CLAIM_KEY_BYTES:]
+        connection = loan.connection
+        connection.slot.take_back(link.index, kept=True)
+        try:
+            holder = self._holder_of(key) or link
+        except ShardGoneError as error:
+            connection.answer_refused(error, loan.head, request)
+            return
+        self.lend(connection, holder.index, loan.head, request, LendFlag.FINAL)
+
+    def _on_wish(self, link: ShardLink, message: Message) -> None:
+        """What a shard says of itself.
+
+        Raises:
+            LocalProtocolError: A shard does not say that.
+        """
+        kind, key = message.kind, message.payload
+        if kind == Kind.WISH_RELEASE:
+            self._grant_release(link, message.slot)
+        elif kind == Kind.CLAIM and len(key) == CLAIM_KEY_BYTES:
+            self._grant_claim(link, key, message.generation)
+        elif kind == Kind.UNCLAIM and len(key) == CLAIM_KEY_BYTES:
+            self.claims.release(key, link.index)
+        else:
+            raise LocalProtocolError(f"message of kind {kind} from shard {link.index}")
+
+    def _grant_claim(self, link: ShardLink, key: bytes, request: int) -> None:
+        """Answer a claim; every request that is chosen for from now on sees it."""
+        answer = self.claims.claim(key, link.index)
+        holder = answer.shard if isinstance(answer, HeldBy) else link.index
+        word = Claimed.HELD if isinstance(answer, HeldBy) else Claimed.GRANTED
+        link.channel.send(Message(Kind.CLAIMED, word, holder, 0, request, b""))
 
     def _grant_release(self, link: ShardLink, number: int) -> None:
         """Rule 9: only the router decides, so that no LEND crosses a drop."""

@@ -1,6 +1,7 @@
 """The life of the router: accept at once, wait for the shards, lend, end with them.
 
-The router answers 503 until every shard said HELLO. A shard is dead when its pidfd is readable;
+The router answers 503 until every shard said HELLO, and with it which kinds of sessions there are:
+all must say the same. A shard is dead when its pidfd is readable;
 every death is final, so the router speaks its last words and ends. Told to stop, it drains: the
 shards go last, when it closes their channels.
 
@@ -29,7 +30,8 @@ from sessions.router.judgement import judge_and_go_on
 from sessions.router.last_words import speak_last_words
 from sessions.router.shards import ShardLink
 from sessions.router.stuck_shards import answer_for_stuck_shards
-from sessions.settings import ExitPolicy
+from sessions.routing.kind_text import kinds_of_text
+from sessions.routing.kinds import SessionKind
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class _Router:
     async def _beat(self) -> None:
         board = self._group.board
         while True:
-            self._life.beat()
+            self._life.beat(sessions=len(self._dispatch.claims))
             self._dispatch.refresh(lambda index: board.read_row(board.row_of_shard(index)).sessions)
             await asyncio.sleep(_BEAT_S)
 
@@ -120,8 +122,10 @@ class _Router:
             return
         self._strangers.add(_Greeting(self, sock, pid).channel)
 
-    def on_hello(self, index: int, pid: int, channel: Channel) -> ShardLink:
-        """A shard said who it is."""
+    def on_hello(self, hello: Message, pid: int, channel: Channel) -> ShardLink:
+        """A shard said who it is, and which kinds of sessions it has."""
+        index = hello.slot
+        kinds = kinds_of_text(hello.payload, self._group.run_secret)
         pidfd = os.pidfd_open(pid)
         link = ShardLink(index=index, pid=pid, pidfd=pidfd, channel=channel)
         try:
@@ -131,11 +135,18 @@ class _Router:
             raise
         self._strangers.discard(channel)
         self._loop.add_reader(pidfd, self._on_death, link)
+        self._install(kinds, index)
         logger.info("shard connected shard=%d pid=%d", index, pid)
         if self._dispatch.is_ready:
             self._life.on_ready()
             write_ready(self._group, self._listeners)
         return link
+
+    def _install(self, kinds: tuple[SessionKind, ...], index: int) -> None:
+        """Name sessions by these kinds from now on."""
+        if len(self._dispatch.links) > 1 and kinds != self._front.kinds:
+            self._life.fail_boot(f"shard {index} has other kinds of sessions than another shard")
+        self._front.kinds = kinds
 
     def on_lost_stranger(self, channel: Channel) -> None:
         """A channel ended before its HELLO."""
@@ -169,9 +180,8 @@ class _Router:
             self._death = asyncio.create_task(self._die(link))
 
     def _may_go_on(self) -> bool:
-        policy = self._group.settings.on_shard_exit
         return (
-            policy is ExitPolicy.CONTINUE
+            self._group.goes_on
             and self._dispatch.is_ready
             and self._dispatch.alive_count > 1
         )
@@ -196,7 +206,7 @@ class _Greeting:
         if self._link is not None:
             self._router.on_message(self._link, message)
         elif message.kind == Kind.HELLO:
-            self._link = self._router.on_hello(message.slot, self._pid, self.channel)
+            self._link = self._router.on_hello(message, self._pid, self.channel)
         else:
             raise LocalProtocolError(f"message of kind {message.kind} before HELLO")
 

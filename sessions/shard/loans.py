@@ -20,6 +20,7 @@ from sessions.errors import ClientVisibleError, LocalProtocolError, RequestError
 from sessions.lending.cells import Cells
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.shard.channel_claims import ChannelClaims
 from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange, LoanState
 from sessions.shard.lent_transport import HeldHeads, LentTransport
@@ -49,6 +50,7 @@ class Loans:
         body_limit_bytes: int,
         body_timeout_s: float,
         parked_limit: int,
+        claims: ChannelClaims,
     ) -> None:
         self.body_limit_bytes = body_limit_bytes
         self._service = service
@@ -58,6 +60,7 @@ class Loans:
         self._exchanges: dict[int, Exchange] = {}
         self._parked: dict[int, Exchange] = {}  # in the order in which they were given back
         self._parked_limit = parked_limit
+        self._claims = claims
         self._adoptions: set[asyncio.Task[None]] = set()
         self._sweep = Sweep(body_timeout_s)
         self._held_heads = HeldHeads()
@@ -103,6 +106,8 @@ class Loans:
             if exchange is not None:
                 self._parked.pop(message.slot, None)
                 exchange.release()
+        elif message.kind == Kind.CLAIMED:
+            self._claims.on_claimed(message)
         else:
             raise LocalProtocolError(f"message of kind {message.kind} from the router")
 
@@ -112,7 +117,7 @@ class Loans:
                 logger.warning("no descriptor left for a connection slot=%d", message.slot)
                 self._refuse(message, RefuseReason.NO_DESCRIPTOR)
                 return
-            exchange = Exchange(self._service, self)
+            exchange = self._new_exchange()
             exchange.slot = message.slot
             self._exchanges[message.slot] = exchange
             task = self._loop.create_task(self._adopt(exchange, descriptor, message))
@@ -130,6 +135,9 @@ class Loans:
             message.payload,
             is_last=bool(message.argument & _LAST),
         )
+
+    def _new_exchange(self) -> Exchange:
+        return Exchange(self._service, self)
 
     async def _adopt(self, exchange: Exchange, descriptor: int, message: Message) -> None:
         try:

@@ -23,13 +23,17 @@ from sessions.lending.group import Group, Life
 from sessions.lending.messages import Kind, Message
 from sessions.lending.ready import write_ready
 from sessions.lending.waiting import wait_set, wait_until
+from sessions.routing.kind_text import kinds_to_text
 from sessions.shard.apps import LoadedApp, load_app
 from sessions.shard.beat import Beat
+from sessions.shard.channel_claims import ChannelClaims
 from sessions.shard.cycle import Service
 from sessions.shard.farewell import Farewell
 from sessions.shard.house import House
 from sessions.shard.loans import Loans
 from sessions.shard.probed import Probed
+from sessions.shard.referral import BodyNames, Inquiring
+from sessions.shard.referring import ReferringLoans
 from sessions.shard.refusal import Guarded
 from sessions.shard.server import ShardServer
 
@@ -51,16 +55,12 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
         SystemExit: The application's lifespan failed.
     """
     loop = asyncio.get_running_loop()
-    loaded = load_app(group, index)
+    claims = ChannelClaims()
+    loaded = load_app(group, index, claims)
+    _publish_policy(loaded, group)
     server = ShardServer(shard_app(loaded, group))
     await server.start(group.shard_socket_path(index))
-    loans = Loans(
-        service=Service(loaded.asgi, server.server_state, server.app_state),
-        cells=group.cells,
-        body_limit_bytes=group.settings.body_bytes,
-        body_timeout_s=group.settings.body_timeout_s,
-        parked_limit=group.settings.parked_connections,
-    )
+    loans = _make_loans(loaded, server, group, claims)
     has_ended = asyncio.Event()
     channel = Channel(loop, await _connect(group), loans.on_message, has_ended.set)
     loans.attach(channel)
@@ -69,7 +69,9 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     beat = Beat(group, index, life, loaded, server)
     beat.publish()  # first: who is ready and never beat is stale
     life.on_ready()
-    channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))  # last: the router is ready by it
+    hello = Message(Kind.HELLO, 0, index, 0, 0, kinds_to_text(loaded.kinds))
+    channel.send(hello)  # last: the router is ready by it
+    claims.attach(channel)
     beats = asyncio.create_task(beat.run())
     await has_ended.wait()
     if not group.board.draining:
@@ -78,6 +80,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
         logging.shutdown()
         os._exit(_DIED)
     beats.cancel()
+    await loaded.sweep()
     farewell.end()
     loans.stop()
     channel.close()
@@ -103,6 +106,8 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     await front.start(listeners)
     # In a thread, so that clients are told meanwhile that the server is starting.
     loaded = await asyncio.to_thread(load_app, group, 0)
+    _publish_policy(loaded, group)
+    front.kinds = loaded.kinds
     server = ShardServer(shard_app(loaded, group))
     await server.start(group.shard_socket_path(0))
     house.open(Service(loaded.asgi, server.server_state, server.app_state))
@@ -117,6 +122,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     house.close()
     await front.drain(lambda: house.lent_count)
     beats.cancel()
+    await loaded.sweep()
     farewell.end()
     house.stop()
     await server.stop()
@@ -126,6 +132,31 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
 def shard_app(loaded: LoadedApp, group: Group) -> ASGIApp:
     """What the shard socket serves: the application, and what exchanges and front do elsewhere."""
     return Probed(Guarded(loaded.asgi), group)
+
+
+def _make_loans(
+    loaded: LoadedApp, server: ShardServer, group: Group, claims: ChannelClaims
+) -> Loans:
+    """Loans that can hand requests back, if bodies name sessions; else the plain ones."""
+    names = BodyNames(loaded.kinds)
+    app = Inquiring(loaded.asgi, claims.holds) if names else loaded.asgi
+    loans = (ReferringLoans if names else Loans)(
+        service=Service(app, server.server_state, server.app_state),
+        cells=group.cells,
+        body_limit_bytes=group.settings.body_bytes,
+        body_timeout_s=group.settings.body_timeout_s,
+        parked_limit=group.settings.parked_connections,
+        claims=claims,
+    )
+    if isinstance(loans, ReferringLoans):
+        loans.inquire(names)
+    return loans
+
+
+def _publish_policy(loaded: LoadedApp, group: Group) -> None:
+    """Let the chassis know what a death means, before one can be survived."""
+    if loaded.goes_on:
+        group.board.set_goes_on()
 
 
 async def _connect(group: Group) -> socket.socket:

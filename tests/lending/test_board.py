@@ -56,6 +56,17 @@ def test_a_phase_can_change_without_losing_the_counters() -> None:
     assert (row.phase, row.sessions, row.requests) == (Phase.DRAINING, 3, 8)
 
 
+def test_the_flags_are_set_apart_and_stay() -> None:
+    board = Board(3)
+    assert not board.goes_on
+    board.set_goes_on()
+    board.set_goes_on()
+    assert (board.goes_on, board.draining) == (True, False)
+    board.set_draining()
+    assert (board.goes_on, board.draining) == (True, True)
+    assert [board.read_row(row).phase for row in range(4)] == [Phase.FORKED] * 4
+
+
 def test_draining_is_said_once_and_stays() -> None:
     board = Board(2)
     board.set_draining()

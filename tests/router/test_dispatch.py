@@ -12,10 +12,12 @@ from sessions.errors import (
     OverloadedError,
     ShardGoneError,
 )
-from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.lending.slots import SlotState
 from sessions.router.dispatch import Dispatch
 from sessions.router.shards import ShardLink
+from sessions.routing.claim_keys import claim_key
+from sessions.routing.claimed_kinds import ROLLOUT_STOPS, episode_kind
 from sessions.routing.ids import mint_session_id, owner_of
 from sessions.routing.kinds import ROLLOUT, Named
 from tests.support.fake_links import FakeConnection, channel_of, head_of, link_of
@@ -312,6 +314,141 @@ def test_a_stale_refusal_is_ignored(dispatch: Dispatch) -> None:
     assert connection.names[-1] == "pause_reading"
 
 
+# --- claims
+
+EPISODES = episode_kind("X-Token", b"secret")
+
+
+def episode(name: str = "rollout-1") -> Named:
+    return Named(EPISODES, name)
+
+
+def key_of(name: str = "rollout-1") -> bytes:
+    return claim_key(EPISODES.name, name)
+
+
+def claim(dispatch: Dispatch, shard: int, name: str = "rollout-1", number: int = 1) -> Message:
+    """Claim, and give the router's answer."""
+    link = dispatch.links[shard]
+    dispatch.on_message(link, Message(Kind.CLAIM, 0, 0, 0, number, key_of(name)))
+    return channel_of(link).messages[-1]
+
+
+def test_a_claim_is_seen_before_it_is_answered(dispatch: Dispatch) -> None:
+    link = dispatch.links[2]
+    seen: list[int] = []
+    channel = channel_of(link)
+    send = channel.send
+
+    def choose_then_send(message: Message, descriptor: int | None = None) -> None:
+        seen.append(dispatch.choose(episode()))
+        send(message, descriptor)
+
+    channel.send = choose_then_send  # type: ignore[method-assign]
+    assert claim(dispatch, 2, number=9) == Message(Kind.CLAIMED, Claimed.GRANTED, 2, 0, 9, b"")
+    assert seen == [2]
+
+
+def test_a_duplicate_is_told_who_holds_the_claim_and_the_first_keeps_it(
+    dispatch: Dispatch,
+) -> None:
+    claim(dispatch, 2)
+    assert claim(dispatch, 3, number=4) == Message(Kind.CLAIMED, Claimed.HELD, 2, 0, 4, b"")
+    assert claim(dispatch, 2, number=5) == Message(Kind.CLAIMED, Claimed.HELD, 2, 0, 5, b"")
+    assert dispatch.choose(episode()) == 2
+
+
+def test_a_claim_is_answered_although_the_shard_is_behind(dispatch: Dispatch) -> None:
+    channel_of(dispatch.links[2]).is_over_limit = True
+    assert claim(dispatch, 2).argument == Claimed.GRANTED
+    with pytest.raises(OverloadedError, match="shard 2"):
+        dispatch.choose(episode())
+
+
+def test_a_claim_is_released_by_its_holder_alone(dispatch: Dispatch) -> None:
+    claim(dispatch, 2)
+    for shard, chosen in ((1, 2), (2, 0)):
+        word = Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of())
+        dispatch.on_message(dispatch.links[shard], word)
+        assert dispatch.choose(episode()) == chosen
+    assert len(dispatch.claims) == 0
+
+
+def test_a_session_that_nobody_claims_goes_to_the_least_loaded(dispatch: Dispatch) -> None:
+    assert [dispatch.choose(episode()) for _ in range(4)] == [0, 1, 2, 3]
+    claim(dispatch, 3, "other")
+    assert [dispatch.choose(episode("other")) for _ in range(3)] == [3, 3, 3]
+    assert dispatch.links[3].newcomers == 1
+
+
+def test_a_claim_of_a_dead_shard_is_gone_until_it_is_taken_again(dispatch: Dispatch) -> None:
+    claim(dispatch, 1)
+    claim(dispatch, 2, "other")
+    dispatch.bury(dispatch.links[1])
+    with pytest.raises(ShardGoneError, match=r"no longer running: shard 1 \(pid 501\)"):
+        dispatch.choose(episode())
+    assert dispatch.choose(episode("other")) == 2
+    assert claim(dispatch, 3).argument == Claimed.GRANTED
+    assert dispatch.choose(episode()) == 3
+
+
+def test_a_session_of_another_kind_with_the_same_name_is_another(dispatch: Dispatch) -> None:
+    claim(dispatch, 3)
+    assert dispatch.choose(Named(ROLLOUT_STOPS, "rollout-1")) == 0
+
+
+# --- not held (rule 14)
+
+BODY_HEAD = head_of("POST", "/seed", b'{"id": "x"}')
+
+
+def refer(dispatch: Dispatch, connection: FakeConnection, shard: int) -> None:
+    """The shard read the body, and does not hold the session that it names."""
+    dispatch.lend(connection.real, shard, BODY_HEAD, PAYLOAD)
+    slot = connection.slot
+    payload = key_of() + PAYLOAD
+    word = Message(
+        Kind.REFUSE, RefuseReason.NOT_HELD, slot.number, BODY_HEAD.size, slot.generation, payload
+    )
+    dispatch.on_message(dispatch.links[shard], word)
+
+
+@pytest.mark.parametrize(("holder", "flags"), [(3, LendFlag.DESCRIPTOR | LendFlag.FINAL), (1, 4)])
+def test_a_request_that_is_not_held_is_lent_for_good_to_the_holder(
+    dispatch: Dispatch, holder: int, flags: int
+) -> None:
+    claim(dispatch, holder)
+    connection = FakeConnection(5)
+    refer(dispatch, connection, 1)
+    lent = channel_of(dispatch.links[holder]).messages[-1]
+    assert lent == Message(Kind.LEND, flags, 5, BODY_HEAD.size, 2, PAYLOAD)
+    assert connection.slot.is_lent_to(holder)
+    assert dispatch.lent_count == 1
+    assert dispatch.links[holder].loans[5].head is BODY_HEAD
+    assert 1 in connection.slot.parked_shards
+
+
+def test_a_request_that_nobody_holds_is_lent_for_good_where_it_came_from(
+    dispatch: Dispatch,
+) -> None:
+    connection = FakeConnection(5)
+    refer(dispatch, connection, 1)
+    lent = channel_of(dispatch.links[1]).messages[-1]
+    assert lent == Message(Kind.LEND, LendFlag.FINAL, 5, BODY_HEAD.size, 2, PAYLOAD)
+
+
+def test_a_request_whose_holder_died_is_answered(dispatch: Dispatch) -> None:
+    claim(dispatch, 3)
+    dispatch.bury(dispatch.links[3])
+    connection = FakeConnection(5)
+    refer(dispatch, connection, 1)
+    name, error, head, payload = connection.calls[-1]
+    assert (name, head, payload) == ("answer_refused", BODY_HEAD, PAYLOAD)
+    assert isinstance(error, ShardGoneError)
+    assert connection.slot.state is SlotState.HEAD
+    assert dispatch.lent_count == 0
+
+
 # --- WISH_RELEASE (rule 9)
 
 
@@ -360,8 +497,12 @@ def test_a_wish_for_a_copy_that_is_not_there_means_nothing(dispatch: Dispatch, e
 # --- a broken shard
 
 
-@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.LEND, Kind.RELEASE, Kind.DATA, 99])
+@pytest.mark.parametrize(
+    "kind",
+    [Kind.HELLO, Kind.LEND, Kind.RELEASE, Kind.DATA, Kind.CLAIMED, Kind.CLAIM, Kind.UNCLAIM, 99],
+)
 def test_a_word_that_no_shard_says_is_an_error(dispatch: Dispatch, kind: int) -> None:
+    """A claim without a key is none."""
     link: ShardLink = dispatch.links[0]
     with pytest.raises(LocalProtocolError, match="from shard 0"):
         dispatch.on_message(link, Message(kind, 0, 0, 0, 0, b""))

@@ -71,6 +71,17 @@ def error_in(connection: FakeConnection) -> ClientVisibleError:
     return cast("ClientVisibleError", error)
 
 
+def test_other_words_that_did_not_leave_are_no_loans(scene: Scene) -> None:
+    """The numbers in a CLAIMED may be those of a slot and its generation."""
+    connection = scene.lent(None)
+    slot = connection.slot
+    number, generation = slot.number, slot.generation
+    scene_channel = channel_of(scene.dead)
+    scene_channel.unsent = [Message(Kind.CLAIMED, 1, number, 0, generation, b"")]
+    scene.go_on()
+    assert isinstance(error_in(connection), ShardGoneError)
+
+
 # --- halt
 
 

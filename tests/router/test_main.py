@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 from sessions.lending.messages import Kind, LendFlag, Message
+from sessions.routing.claim_keys import claim_key
+from sessions.routing.claimed_kinds import MCP_SESSION, MCP_SESSIONS
 from sessions.routing.ids import mint_session_id
+from sessions.routing.kinds import ROLLOUT
 from tests.support.channels import End
 from tests.support.fronts import error_code_of
 from tests.support.loops import BOTH_LOOPS, Backend, open_descriptors, turn
@@ -64,6 +67,41 @@ async def test_a_shard_that_is_not_expected_is_sent_away(stage: RouterStage, ind
     wrong = await stage.shard(index)
     await wait_until_async(lambda: wrong.end.ends > 0, "the end of its channel")
     assert all(not shard.end.ends for shard in shards)
+
+
+async def test_shards_with_other_kinds_than_the_first_fail_the_boot(stage: RouterStage) -> None:
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _loop, _context: None)  # the fake's failure is an exception
+    await stage.shard(0, (MCP_SESSIONS, ROLLOUT))
+    await turn(20)
+    await stage.shard(1, (ROLLOUT,))
+    await wait_until_async(lambda: bool(stage.life.boot_failure), "the failure")
+    loop.set_exception_handler(before)
+    assert "other kinds of sessions" in stage.life.boot_failure
+
+
+async def test_requests_are_named_by_the_kinds_of_the_shards(stage: RouterStage) -> None:
+    shards = [await stage.shard(index, (MCP_SESSIONS,)) for index in range(SHARDS)]
+    await wait_until_async(lambda: stage.life.is_ready, "the router to be ready")
+    key = claim_key(MCP_SESSION, "m")
+    shards[1].end.channel.send(Message(Kind.CLAIM, 0, 0, 0, 1, key))
+    await wait_until_async(lambda: bool(shards[1].end.messages), "the answer")
+    assert shards[1].end.messages[0].kind == Kind.CLAIMED
+    client = await stage.client()
+    await client.send(request_bytes("POST", "/mcp", [("Mcp-Session-Id", "m")], b"x"))
+    loan, _ = await shards[1].loan(1)
+    assert loan.kind == Kind.LEND
+
+
+async def test_a_hello_without_kinds_is_ended(stage: RouterStage) -> None:
+    await wait_until_async(stage.group.channel_path.exists, "the channel's listener")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.connect(str(stage.group.channel_path))
+        end = End(sock)
+        end.channel.send(Message(Kind.HELLO, 0, 0, 0, 0, b"?"))
+        await wait_until_async(lambda: end.ends > 0, "the end of its channel")
+        end.close()
 
 
 async def test_a_channel_that_begins_with_another_word_is_ended(stage: RouterStage) -> None:

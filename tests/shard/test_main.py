@@ -18,9 +18,12 @@ import pytest
 from sessions.lending.group import Group
 from sessions.lending.messages import Keep, Kind, LendFlag, Message
 from sessions.lending.unix_listener import listen_unix
+from sessions.routing.kind_text import kinds_to_text
+from sessions.routing.kinds import ROLLOUT
 from sessions.shard import main
 from sessions.shard.apps import LoadedApp, load_app
 from sessions.shard.main import serve_lone_shard, serve_shard
+from sessions.tools.claims import Claims
 from tests.support.channels import End
 from tests.support.loans_stage import Lendable
 from tests.support.loops import BOTH_LOOPS, Backend
@@ -103,7 +106,7 @@ async def test_a_lone_shard_answers_503_while_its_application_loads(
     gate = threading.Event()
     real = load_app
 
-    def load_slowly(group: Group, index: int) -> LoadedApp:
+    def load_slowly(group: Group, index: int, claims: Claims | None = None) -> LoadedApp:
         gate.wait(20)
         return real(group, index)
 
@@ -158,7 +161,7 @@ async def test_a_shard_says_hello_when_it_can_serve(router: RouterEnd) -> None:
     serving = asyncio.create_task(serve_shard(router.group, 1, router.life))
     end = await router.accept()
     await wait_until_async(lambda: bool(end.messages), "the hello")
-    assert end.messages == [Message(Kind.HELLO, 0, 1, 0, 0, b"")]
+    assert end.messages == [Message(Kind.HELLO, 0, 1, 0, 0, kinds_to_text((ROLLOUT,)))]
     assert router.life.is_ready
     async with open_raw(str(router.group.shard_socket_path(1))) as operator:
         assert (await operator.ask(GET)).status == 200

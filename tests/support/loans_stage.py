@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from sessions.lending.group import Group
 from sessions.lending.messages import Keep, Kind, LendFlag, Message
+from sessions.routing.kinds import SessionKind
 from tests.support.channels import End
 from tests.support.held_app import HeldApp
 from tests.support.loops import open_descriptors
@@ -54,9 +55,9 @@ class Lendable:
 class LoansStage:
     """A shard and the test that plays its router."""
 
-    def __init__(self, group: Group, app: App) -> None:
+    def __init__(self, group: Group, app: App, kinds: Sequence[SessionKind] = ()) -> None:
         router_side, shard_side = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.shard = ShardStage(group, app)
+        self.shard = ShardStage(group, app, kinds)
         self.shard.attach(shard_side)
         self.loans = self.shard.loans
         self.router = End(router_side)
@@ -106,10 +107,12 @@ class LoansStage:
 
 
 @contextlib.asynccontextmanager
-async def open_loans(group: Group, app: App) -> AsyncIterator[LoansStage]:
+async def open_loans(
+    group: Group, app: App, kinds: Sequence[SessionKind] = ()
+) -> AsyncIterator[LoansStage]:
     """Start a stage; fails when a descriptor is left open at the end."""
     before = open_descriptors()
-    stage = LoansStage(group, app)
+    stage = LoansStage(group, app, kinds)
     try:
         yield stage
     finally:

@@ -11,11 +11,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sessions.lending.group import Group
 from sessions.lending.messages import Keep, Kind, Message, encode_whole
 from sessions.router.main import serve_router
+from sessions.routing.kind_text import kinds_to_text
+from sessions.routing.kinds import ROLLOUT, SessionKind
 from tests.support.channels import End
 from tests.support.members import FakeLife
 from tests.support.raw import AsyncRawConnection, open_raw
@@ -32,15 +34,22 @@ time.sleep(60)
 """
 
 
+def hello_of(index: int, kinds: Sequence[SessionKind] = (ROLLOUT,)) -> Message:
+    """What a shard says first."""
+    return Message(Kind.HELLO, 0, index, 0, 0, kinds_to_text(kinds))
+
+
 class Shard:
     """A shard in the hands of the test: it takes loans and gives them back."""
 
-    def __init__(self, group: Group, index: int) -> None:
+    def __init__(
+        self, group: Group, index: int, kinds: Sequence[SessionKind] = (ROLLOUT,)
+    ) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.connect(str(group.channel_path))
         self.end = End(sock)
         self._returned: set[int] = set()
-        self.end.channel.send(Message(Kind.HELLO, 0, index, 0, 0, b""))
+        self.end.channel.send(hello_of(index, kinds))
 
     async def loan(self, number: int = 0) -> tuple[Message, int | None]:
         """The LEND with this number, and its descriptor."""
@@ -71,10 +80,10 @@ class RouterStage:
         self.opened = contextlib.AsyncExitStack()
         self._shards: list[Shard] = []
 
-    async def shard(self, index: int) -> Shard:
+    async def shard(self, index: int, kinds: Sequence[SessionKind] = (ROLLOUT,)) -> Shard:
         """A shard that connects."""
         await wait_until_async(self.group.channel_path.exists, "the channel's listener")
-        shard = Shard(self.group, index)
+        shard = Shard(self.group, index, kinds)
         self._shards.append(shard)
         return shard
 
@@ -103,7 +112,7 @@ class RouterStage:
 @contextlib.contextmanager
 def process_shard(group: Group, index: int) -> Iterator[subprocess.Popen[bytes]]:
     """A shard that is a process, and says nothing after its HELLO."""
-    hello = encode_whole(Message(Kind.HELLO, 0, index, 0, 0, b"")).hex()
+    hello = encode_whole(hello_of(index)).hex()
     command = [sys.executable, "-S", "-c", SHARD_PROCESS, str(group.channel_path), hello]
     process = subprocess.Popen(command)
     try:

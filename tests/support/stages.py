@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 from sessions.lending.channel import Channel
@@ -21,10 +21,14 @@ from sessions.lending.group import Group
 from sessions.lending.messages import Message
 from sessions.router.dispatch import Dispatch
 from sessions.router.shards import ShardLink
+from sessions.routing.kinds import SessionKind
+from sessions.shard.channel_claims import ChannelClaims
 from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange
 from sessions.shard.house import House
 from sessions.shard.loans import Loans
+from sessions.shard.referral import BodyNames, Inquiring
+from sessions.shard.referring import ReferringLoans
 from sessions.shard.server import ShardServer
 from tests.support.held_app import Call, HeldApp
 from tests.support.loops import open_descriptors
@@ -37,21 +41,28 @@ App = Callable[..., Any]
 class ShardStage:
     """One shard behind the router."""
 
-    def __init__(self, group: Group, app: App) -> None:
+    def __init__(self, group: Group, app: App, kinds: Sequence[SessionKind] = ()) -> None:
         self.server = ShardServer(cast("Any", app))
-        self.loans = Loans(
-            service=Service(app, self.server.server_state, {}),
+        self.claims = ChannelClaims()
+        names = BodyNames(kinds)
+        served = Inquiring(cast("Any", app), self.claims.holds) if names else app
+        self.loans = (ReferringLoans if names else Loans)(
+            service=Service(served, self.server.server_state, {}),
             cells=group.cells,
             body_limit_bytes=group.settings.body_bytes,
             body_timeout_s=group.settings.body_timeout_s,
             parked_limit=group.settings.parked_connections,
+            claims=self.claims,
         )
+        if isinstance(self.loans, ReferringLoans):
+            self.loans.inquire(names)
 
     def attach(self, sock: socket.socket) -> None:
         """Speak with the router over this socket."""
         loop = asyncio.get_running_loop()
         self.channel = Channel(loop, sock, self.loans.on_message, lambda: None)
         self.loans.attach(self.channel)
+        self.claims.attach(self.channel)
 
     @property
     def exchanges(self) -> list[Exchange]:
