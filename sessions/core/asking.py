@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from sessions.core.sampled import shown_text
+from sessions.core.shared_text import IdsText
 from sessions.core.taken_reply import TakenReply, read_taken
 from sessions.engine.engine import Engine, EngineReply, EngineRequest, Headers
 from sessions.errors import EngineReplyUnusableError
@@ -57,12 +58,15 @@ class Asking:
         self._budget = budget
 
     @asynccontextmanager
-    async def ask(self, session_id: str, request: EngineRequest) -> AsyncIterator[Received]:
+    async def ask(
+        self, session_id: str, request: EngineRequest, prompt: IdsText
+    ) -> AsyncIterator[Received]:
         """Send a request and read the reply.
 
         Args:
             session_id: Whose blobs the reply's are.
             request: The request.
+            prompt: The ids that it sends.
 
         Yields:
             The reply. Set `is_kept` to keep its blobs.
@@ -87,7 +91,7 @@ class Asking:
             if intake is not None:
                 taken = await intake.finish()
                 received.text = taken.text
-                received.taken = await _read(taken)
+                received.taken = await _read(taken, prompt)
             yield received
         finally:
             if intake is not None:
@@ -97,9 +101,9 @@ class Asking:
                 self._replay.discard(session_id, [blob.blob for blob in taken.blobs])
 
 
-async def _read(taken: TakenText) -> TakenReply:
+async def _read(taken: TakenText, prompt: IdsText) -> TakenReply:
     try:
-        return await read_taken(taken)
+        return await read_taken(taken, prompt)
     except ValueError as error:
         raise EngineReplyUnusableError(
             f"the engine's reply is not JSON ({error}): {shown_text(taken.text)}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sessions.core.json_text import Json, JsonObject
+from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS
 from sessions.core.replay_fields import blank_replay
 from sessions.errors import EngineReplyUnusableError
 
@@ -29,7 +30,8 @@ class Sampled:
     """One usable reply.
 
     Attributes:
-        reply: The whole reply as parsed, numbers that are not finite as None.
+        reply: The whole reply as parsed, numbers that are not finite as None, `SENT_IDS` for the
+            ids of the prompt.
         message: The assistant message, shared with the reply.
         token_ids: The sampled ids, the stop token included.
     """
@@ -43,7 +45,7 @@ def sampled_in(reply: Json, text: bytes, prompt_ids: array[int]) -> Sampled:
     """Check a 200 reply of the engine's chat endpoint.
 
     Args:
-        reply: The parsed body.
+        reply: The parsed body; `SENT_IDS` stands for the very ids that were sent.
         text: The body or its beginning, for messages.
         prompt_ids: The token ids that were sent.
 
@@ -61,8 +63,8 @@ def sampled_in(reply: Json, text: bytes, prompt_ids: array[int]) -> Sampled:
     token_ids = _token_ids_of(choice)
     _check_completion_tokens(reply, choice, len(token_ids))
     for where, found in (
-        ("choices[0].prompt_token_ids", choice.get("prompt_token_ids")),
-        ("prompt_token_ids", reply.get("prompt_token_ids")),
+        (f"choices[0].{PROMPT_IDS}", choice.get(PROMPT_IDS)),
+        (PROMPT_IDS, reply.get(PROMPT_IDS)),
     ):
         _check_prompt_ids(where, found, prompt_ids)
     return Sampled(reply=reply, message=message, token_ids=token_ids)
@@ -136,7 +138,7 @@ def _check_completion_tokens(reply: JsonObject, choice: JsonObject, sampled: int
 
 
 def _check_prompt_ids(where: str, found: Json, sent: array[int]) -> None:
-    if found is None or found == sent.tolist():
+    if found is None or found is SENT_IDS or found == sent.tolist():
         return
     length = f"{len(found)} ids" if isinstance(found, list) else "no list"
     raise EngineReplyUnusableError(

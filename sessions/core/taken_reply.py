@@ -4,7 +4,8 @@ The small text is parsed in place of the whole reply. That is sound if each plac
 once, as the value of its own field; then the value without replay fields is the one that the whole
 reply would have given. If not (of two equal keys only the last counts, say), the reply is put
 together again and parsed as a whole. Its text stays in parts either way, since putting blobs back
-where they were cut gives the same bytes whatever they mean.
+where they were cut gives the same bytes whatever they mean. The prompt's ids are cut out likewise
+(`prompt_echo.py`).
 
 Must not know what a reply's other fields mean.
 
@@ -18,7 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sessions.core.json_text import Json, parse_engine_json, render_json
+from sessions.core.prompt_echo import cut_echo
 from sessions.core.replay_fields import take_replay_fields
+from sessions.core.shared_text import IdsText
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.splice import SplicedText
 from sessions.replay.taken import InlineBlob, TakenBlob, TakenText, parts_of
@@ -29,7 +32,8 @@ class TakenReply:
     """A reply, read.
 
     Attributes:
-        value: The parsed reply without replay fields; numbers that are not finite as None.
+        value: The parsed reply without replay fields; numbers that are not finite as None. Where
+            the prompt's ids stood as they were sent, `SENT_IDS` is.
         is_strict: Whether the engine's bytes are JSON for a strict reader.
         replay: (field, blob) for each replay field that was a string, in the order found: choices
             before `sglext`, the first choice first. A short one, or one of a reply that was put
@@ -45,11 +49,12 @@ class TakenReply:
     strict: SplicedText
 
 
-async def read_taken(taken: TakenText) -> TakenReply:
+async def read_taken(taken: TakenText, prompt: IdsText) -> TakenReply:
     """Read a reply that was taken apart.
 
     Args:
         taken: The reply.
+        prompt: The ids that were sent.
 
     Returns:
         What it says. Parsing is done here, only reading blobs back leaves the loop.
@@ -59,21 +64,24 @@ async def read_taken(taken: TakenText) -> TakenReply:
         RecursionError: It is nested too deeply to be written again.
         ReplayStoreError: A blob could not be read back.
     """
-    value, is_strict = parse_engine_json(taken.text)
+    cut = cut_echo(taken.text, prompt)
+    value, is_strict = parse_engine_json(cut.text)
     strict = None if is_strict else render_json(value)
     replay = match_placeholders(take_replay_fields(value), taken.blobs)
     strict_blobs = taken.blobs
-    if replay is None:
+    if replay is None or not cut.replace_marks(value):
         value, is_strict = parse_engine_json(await asyncio.to_thread(taken.restore))
         strict, strict_blobs = None if is_strict else render_json(value), ()
         replay = match_placeholders(take_replay_fields(value), ()) or []
-    raw = SplicedText(parts=parts_of(taken.text, taken.blobs))
+    raw = SplicedText(parts=cut.filled(parts_of(cut.text, taken.blobs)))
     return TakenReply(
         value=value,
         is_strict=is_strict,
         replay=tuple(replay),
         raw=raw,
-        strict=raw if strict is None else SplicedText(parts=parts_of(strict, strict_blobs)),
+        strict=raw
+        if strict is None
+        else SplicedText(parts=cut.filled(parts_of(strict, strict_blobs))),
     )
 
 

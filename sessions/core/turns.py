@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from array import array
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -25,7 +26,8 @@ from sessions.core.client_request import ClientRequest
 from sessions.core.engine_errors import context_error_of
 from sessions.core.events import events_of
 from sessions.core.headers import EngineHeaders
-from sessions.core.json_text import Json, JsonObject, render_json
+from sessions.core.json_text import render_json
+from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
 from sessions.core.sampled import Sampled, sampled_in
 from sessions.core.session import Session
@@ -121,6 +123,7 @@ class TurnRunner:
                 body=prepared.engine_body.whole(),
                 affinity=session.session_id,
             ),
+            prepared.prompt_text,
         )
         async with asked as received:
             if received.taken is None:
@@ -129,7 +132,7 @@ class TurnRunner:
                     raise overflow
                 return TurnReply(engine=received.engine, body=None, is_recorded=False)
             sampled = sampled_in(received.taken.value, received.text, prepared.prompt_ids)
-            body = _render(sampled, chat)
+            body = _render(sampled, chat, prepared.prompt_ids)
             async with session.lock:
                 obstacle = _obstacle_to(session, prepared.plan)
                 if not obstacle:
@@ -195,26 +198,22 @@ def _obstacle_to(session: Session, plan: Plan) -> str:
     return "" if session.trajectory.can_commit(plan) else "overtaken"
 
 
-def _render(sampled: Sampled, chat: ChatRequest) -> bytes:
+def _render(sampled: Sampled, chat: ChatRequest, prompt_ids: array[int]) -> bytes:
     """What the client gets; everything that could fail, before anything is committed.
 
     The parsed reply loses what the client does not get.
     """
     reply = sampled.reply
     try:
-        if not chat.asks("return_prompt_token_ids"):
-            # We asked for it to compare; it is as long as the history.
-            _drop_prompt_ids(reply)
+        for holder in holders_of(reply):
+            if not chat.asks("return_prompt_token_ids"):
+                # We asked for it to compare; it is as long as the history.
+                holder.pop(PROMPT_IDS, None)
+            elif holder.get(PROMPT_IDS) is SENT_IDS:
+                holder[PROMPT_IDS] = prompt_ids.tolist()
         if chat.wants_stream:
             logprobs = chat.asks("logprobs")
             return b"".join(events_of(reply, has_usage=chat.wants_usage, has_logprobs=logprobs))
         return render_json(reply)
     except (RecursionError, ValueError) as error:
         raise EngineReplyUnusableError(f"the engine's reply cannot be rendered: {error}") from error
-
-
-def _drop_prompt_ids(reply: JsonObject) -> None:
-    choices: Json = reply["choices"]
-    for holder in (reply, *choices):
-        if isinstance(holder, dict):
-            holder.pop("prompt_token_ids", None)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from sessions.core.asking import Asking, Received
+from sessions.core.shared_text import IdsText
 from sessions.engine.engine import EngineReply, EngineRequest
 from sessions.errors import EngineReplyUnusableError, EngineUnreachableError
 from sessions.replay.budget import IngestBudget
@@ -28,7 +29,7 @@ class Desk:
 
     async def ask(self, *, is_kept: bool = False, error: Exception | None = None) -> Received:
         """Ask, and do with the reply what is said."""
-        async with self.asking.ask("s", REQUEST) as received:
+        async with self.asking.ask("s", REQUEST, IdsText()) as received:
             if error is not None:
                 raise error
             received.is_kept = is_kept
@@ -99,7 +100,7 @@ async def test_a_cancelled_turn_leaves_nothing():
     is_here = asyncio.Event()
 
     async def turn() -> None:
-        async with desk.asking.ask("s", REQUEST):
+        async with desk.asking.ask("s", REQUEST, IdsText()):
             is_here.set()
             await asyncio.Event().wait()
 

@@ -11,6 +11,7 @@ import pytest
 
 from sessions.core.json_text import Json, parse_engine_json
 from sessions.core.replay_fields import take_replay_fields
+from sessions.core.shared_text import IdsText
 from sessions.core.taken_reply import TakenReply, read_taken
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
@@ -62,7 +63,7 @@ async def compare(taken: TakenText, body: bytes) -> str:
     except ValueError:
         whole, is_strict = ValueError, False
     try:
-        reply: TakenReply | None = await read_taken(taken)
+        reply: TakenReply | None = await read_taken(taken, IdsText())
     except ValueError:
         reply = None
     if reply is None or whole is ValueError:

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from sessions.core.json_text import Json
+from sessions.core.shared_text import IdsText
 from sessions.core.taken_reply import TakenReply, match_placeholders, read_taken
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.budget import IngestBudget
@@ -31,7 +32,7 @@ async def read(body: bytes, store: SlowStore | None = None) -> TakenReply:
     if not intake.feed(memoryview(body)):
         await intake.wait_room()
     taken = await intake.finish()
-    reply = await read_taken(taken)
+    reply = await read_taken(taken, IdsText())
     assert joined(reply.raw) == body
     return reply
 
@@ -61,7 +62,7 @@ async def test_reading_a_usual_reply_reads_no_blob_back():
     store = SlowStore(is_on_disk=True)
     intake = Intake(store, "s", IngestBudget(1 << 30))
     intake.feed(memoryview(json.dumps(engine_reply()).encode()))
-    await read_taken(await intake.finish())
+    await read_taken(await intake.finish(), IdsText())
     assert store.reads == 0
 
 

@@ -1,8 +1,10 @@
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sessions.engine.engine import EngineReply
 from sessions.errors import (
     ClientVisibleError,
     EngineTimeoutError,
@@ -289,3 +291,40 @@ async def test_records_share_the_long_texts_of_their_requests(open_desk: OpenDes
         told = [record["request"] for record in (await desk.read(session))["records"]]
         assert told == desk.engine.bodies
         assert [len(body["messages"]) for body in told] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("asked", [None, True])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+async def test_the_ids_of_a_long_prompt_come_back_only_if_asked_for_and_stand_in_the_record(
+    open_desk: OpenDesk, separators: tuple[str, str], *, asked: bool | None
+):
+    def answer(request: dict[str, Any]) -> EngineReply:
+        document = sampled_document(desk.sampled_ids("ok"), content="ok")
+        document["choices"][0]["prompt_token_ids"] = request["input_ids"]
+        return json_reply(json.dumps(document, separators=separators).encode())
+
+    async with open_desk(answer) as desk:
+        session = desk.open()
+        response = await desk.chat(session, "word " * 10_000, return_prompt_token_ids=asked)
+        assert is_recorded(response)
+        ids = desk.engine.bodies[0]["input_ids"]
+        (choice,) = json.loads(bytes(response.body))["choices"]
+        assert choice.get("prompt_token_ids") == (ids if asked else None)
+        (record,) = (await desk.read(session))["records"]
+        assert record["response"]["choices"][0]["prompt_token_ids"] == ids
+        (kept,) = desk.registry.find(session).trajectory.records
+        own = {id(part) for part in kept.request}
+        new = sum(len(part) for part in kept.response.parts if id(part) not in own)
+        assert (new < 10_000) == (separators == (",", ":"))
+
+
+async def test_other_ids_of_a_long_prompt_are_refused(open_desk: OpenDesk):
+    def answer(request: dict[str, Any]) -> EngineReply:
+        document = sampled_document(desk.sampled_ids("ok"), content="ok")
+        document["choices"][0]["prompt_token_ids"] = [*request["input_ids"][:-1], 0]
+        return json_reply(json.dumps(document, separators=(",", ":")).encode())
+
+    async with open_desk(answer) as desk:
+        error = await error_of(desk.chat(desk.open(), "word " * 10_000))
+        assert error.status == 502
+        assert "prompt" in error.message

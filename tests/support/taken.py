@@ -5,6 +5,7 @@ Spec: docs/architecture.md#tests
 
 from __future__ import annotations
 
+from sessions.core.shared_text import IdsText
 from sessions.core.taken_reply import TakenReply, read_taken
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
@@ -17,6 +18,6 @@ async def taken_reply_of(store: ReplayStore, raw: bytes, session_id: str = "s") 
     if not intake.feed(memoryview(raw)):
         await intake.wait_room()
     try:
-        return await read_taken(await intake.finish())
+        return await read_taken(await intake.finish(), IdsText())
     finally:
         intake.abort()
