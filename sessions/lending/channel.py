@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 QUEUE_LIMIT_BYTES: Final = 4 << 20  # a guess: 64 heads of the largest size
 _RETRY_S: Final = 0.005
 _MESSAGES_PER_WAKE: Final = 32  # so that one busy peer does not starve the loop
+_PENDING_LIMIT: Final = 4096  # more than the kernel holds; a peer that goes on does not count
 # Messages of one datagram. Within a turn of the loop each pack may be twice as long as the one
 # before: the peer begins with the first message while the others are still being made, and many
 # messages still share a system call and a wake-up. Measured on two cores, 32 connections: 11 to 16
@@ -101,6 +102,7 @@ class Channel:
         self._wants_writable = False
         self._retry: asyncio.TimerHandle | None = None
         self._peer_gone = False
+        self._is_reading = False
         self._ended = False  # nothing is received any more
         self._closed = False
         loop.add_reader(sock.fileno(), self._on_readable)
@@ -163,6 +165,14 @@ class Channel:
         if len(self._pack) >= self._pack_limit:
             self._send_pack()
             self._pack_limit = min(2 * self._pack_limit, PACK_LIMIT)
+
+    def read_pending(self) -> None:
+        """Deliver what the peer has sent by now, before it would be its turn.
+
+        Does nothing while its messages are being delivered: they come in their order.
+        """
+        if not self._is_reading and not self._ended:
+            self._on_readable(_PENDING_LIMIT)
 
     def read_to_end(self) -> None:
         """Deliver everything that the dead peer had sent, to the end of file (rule 20).
@@ -264,8 +274,9 @@ class Channel:
             self._wants_writable = False
             self._loop.remove_writer(self._sock.fileno())
 
-    def _on_readable(self) -> None:
-        left = _MESSAGES_PER_WAKE
+    def _on_readable(self, limit: int = _MESSAGES_PER_WAKE) -> None:
+        left = limit
+        self._is_reading = True
         try:
             while left > 0 and not self._ended:
                 count = self._receive()
@@ -278,6 +289,8 @@ class Channel:
             logger.exception("the channel's peer broke the protocol")
             self.close()
             self._on_end()
+        finally:
+            self._is_reading = False
 
     def _receive(self) -> int:
         """Take one datagram; how many messages and parts came with it, 0 when none is there now."""

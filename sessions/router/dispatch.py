@@ -261,6 +261,10 @@ class Dispatch:
     def _grant_claim(self, link: ShardLink, key: bytes, request: int) -> None:
         """Answer a claim; every request that is chosen for from now on sees it."""
         answer = self.claims.claim(key, link.index)
+        if isinstance(answer, HeldBy):
+            # It may have been given up before this was asked, by a word that is still unread.
+            self.links[answer.shard].channel.read_pending()
+            answer = self.claims.claim(key, link.index)
         holder = answer.shard if isinstance(answer, HeldBy) else link.index
         word = Claimed.HELD if isinstance(answer, HeldBy) else Claimed.GRANTED
         link.channel.send(Message(Kind.CLAIMED, word, holder, 0, request, b""))

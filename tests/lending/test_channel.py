@@ -422,3 +422,29 @@ async def test_a_dead_peers_broken_message_ends_the_reading(pair: Pair) -> None:
     pair.channel.read_to_end()
     assert [message.slot for message in pair.end.messages] == [1]
     assert pair.end.ends == 1
+
+
+# --- reading what is pending
+
+
+async def test_what_was_sent_is_there_without_a_turn_of_the_loop(pair: Pair) -> None:
+    for number in range(PER_WAKE + 5):
+        pair.peer.send(encode(numbered(number))[0])
+    pair.channel.read_pending()
+    assert [message.slot for message in pair.end.messages] == list(range(PER_WAKE + 5))
+    pair.channel.read_pending()
+    assert len(pair.end.messages) == PER_WAKE + 5
+
+
+async def test_pending_messages_do_not_overtake_the_one_in_delivery(pair: Pair) -> None:
+    found: list[int] = []
+
+    def deliver(message: Message, _descriptor: int | None) -> None:
+        pair.channel.read_pending()
+        found.append(message.slot)
+
+    pair.channel._on_message = deliver
+    for number in range(4):
+        pair.peer.send(encode(numbered(number))[0])
+    await wait_until_async(lambda: len(found) == 4, "the messages")
+    assert found == list(range(4))

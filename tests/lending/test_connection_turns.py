@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessions.lending.connection import HEADS_PER_TURN, Connection
+from sessions.lending.probes import ProbeReply
 from sessions.wire.head import Head
 from tests.support.fronts import FrontStage
 from tests.support.loops import BOTH_LOOPS, Backend

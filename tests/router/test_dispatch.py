@@ -374,6 +374,16 @@ def test_a_claim_is_released_by_its_holder_alone(dispatch: Dispatch) -> None:
     assert len(dispatch.claims) == 0
 
 
+def test_a_claim_that_was_given_up_in_a_word_still_unread_is_granted(dispatch: Dispatch) -> None:
+    claim(dispatch, 2)
+    holder = dispatch.links[2]
+    unread = channel_of(holder)
+    unread.to_read.append(Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of()))
+    unread.deliver = lambda message: dispatch.on_message(holder, message)
+    assert claim(dispatch, 3).argument == Claimed.GRANTED
+    assert dispatch.choose(episode()) == 3
+
+
 def test_a_session_that_nobody_claims_goes_to_the_least_loaded(dispatch: Dispatch) -> None:
     assert [dispatch.choose(episode()) for _ in range(4)] == [0, 1, 2, 3]
     claim(dispatch, 3, "other")

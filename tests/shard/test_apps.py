@@ -1,3 +1,4 @@
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -8,10 +9,17 @@ import httpx
 import pytest
 
 from sessions.errors import SettingsError
+from sessions.routing.claimed_kinds import episode_kind
+from sessions.routing.kinds import ROLLOUT, HeaderNaming, Ownership, SessionKind
 from sessions.settings import check_app_settings, read_settings
 from sessions.shard.apps import LoadedApp, load_app
+from sessions.tools.claims import LocalClaims
+from sessions.tools.context import ToolContext
 from tests.support.apps import trivial
+from tests.support.claiming_app import KIND, ClaimingApp
+from tests.support.episodes import HEADER, HeldEnvironment
 from tests.support.rollouts import ORIGIN, group_of, serve_state
+from tests.support.waiting import wait_until_async
 
 
 @asynccontextmanager
@@ -52,6 +60,112 @@ def test_another_application_is_called_by_its_name():
     assert callable(loaded.asgi)
     assert type(loaded.asgi) is type(trivial())
     assert loaded.open_sessions() == 0
+
+
+def test_an_application_has_rollouts_and_halts_unless_it_says_otherwise():
+    for environ in (
+        {"SESSIONS_ENGINE_URL": "sim:"},
+        {"SESSIONS_APP": "tests.support.apps:trivial"},
+    ):
+        loaded = load_app(group_of(environ), 0)
+        assert (loaded.kinds, loaded.goes_on) == ((ROLLOUT,), False)
+
+
+def test_a_tool_environment_has_episodes_and_goes_on():
+    environ = {"SESSIONS_APP": ENVIRONMENT, "SESSIONS_EPISODE_HEADER": "X-Own"}
+    group = group_of(environ)
+    loaded = load_app(group, 0)
+    assert (loaded.kinds, loaded.goes_on) == ((episode_kind("X-Own", group.run_secret),), True)
+
+
+def test_an_application_that_holds_its_sessions_gets_the_claims_of_its_shard():
+    claims = LocalClaims()
+    group = group_of({"SESSIONS_APP": "tests.support.claiming_app:ClaimingApp"})
+    loaded = load_app(group, 0, claims)
+    assert isinstance(loaded.asgi, ClaimingApp)
+    assert loaded.asgi._claims is claims
+    assert (loaded.kinds, loaded.goes_on) == ((KIND,), False)
+
+
+def test_a_kind_that_no_router_can_have_is_refused(monkeypatch: pytest.MonkeyPatch):
+    naming = HeaderNaming(name=b"x", under="/", reader=lambda _value: None)
+    own = SessionKind(name="own", ownership=Ownership.CLAIM, headers=(naming,))
+    monkeypatch.setattr(ClaimingApp, "session_kinds", (own,))
+    with pytest.raises(SettingsError, match="no reader that a router knows"):
+        load_app(group_of({"SESSIONS_APP": "tests.support.claiming_app:ClaimingApp"}), 0)
+
+
+ENVIRONMENT = "tests.support.episodes:HeldEnvironment"
+
+
+async def test_a_tool_environment_is_made_with_what_its_shard_knows(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    made: list[HeldEnvironment] = []
+    start = HeldEnvironment.__init__
+
+    def noted(self: HeldEnvironment, context: ToolContext) -> None:
+        start(self, context)
+        made.append(self)
+
+    monkeypatch.setattr(HeldEnvironment, "__init__", noted)
+    environ = {
+        "SESSIONS_APP": ENVIRONMENT,
+        "SESSIONS_SHARDS": "4",
+        "SESSIONS_MAX_EPISODES": "11",
+        "SESSIONS_CLEANUP_S": "7",
+        "SESSIONS_EPISODE_HEADER": "X-Episode",
+    }
+    claims = LocalClaims()
+    loaded = load_app(group_of(environ), 3, claims)
+    (context,) = [environment.context for environment in made]
+    assert (context.shard_index, context.shards, context.claims) == (3, 4, claims)
+    assert context.max_episodes == 2, "an even share, rounded down"
+    assert (context.cleanup_s, context.episode_header) == (7.0, "X-Episode")
+    assert context.run_secret == group_of(environ).run_secret
+    assert loaded.goes_on
+    assert [kind.name for kind in loaded.kinds] == ["episode"]
+
+
+@pytest.mark.parametrize(
+    ("public_url", "base_url"), [("", "http://here:1"), ("https://there", "https://there")]
+)
+async def test_grants_begin_with_the_public_url_or_with_where_the_server_was_reached(
+    public_url: str, base_url: str
+):
+    loaded = load_app(group_of({"SESSIONS_APP": ENVIRONMENT, "SESSIONS_PUBLIC_URL": public_url}), 0)
+    async with client_of(loaded) as client:
+        run = asyncio.create_task(
+            client.post("/run", json={"rollout_id": "r"}, headers={"host": "here:1"})
+        )
+        await wait_until_async(lambda: loaded.open_sessions() == 1, "the episode runs")
+        environment = environment_of(loaded)
+        await wait_until_async(lambda: "r" in environment.held, "its tools are served")
+        grants = environment.held["r"].grants
+        assert grants.direct_http.base_url == base_url
+        assert grants.mcp.url == f"{base_url}/mcp"
+        assert list(grants.mcp.headers) == [HEADER]
+        await loaded.sweep()
+        assert (await run).status_code == 503
+        assert loaded.open_sessions() == 0
+        assert environment.cleaned == ["r"]
+
+
+def environment_of(loaded: LoadedApp) -> HeldEnvironment:
+    """The environment behind an application, by its bound method."""
+    found: HeldEnvironment = loaded.sweep.__self__  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [("3", True), ("4", False)])
+def test_fewer_episodes_than_shards_are_refused_by_name(most: str, *, is_refused: bool):
+    environ = {"SESSIONS_SHARDS": "4", "SESSIONS_MAX_EPISODES": most, "SESSIONS_APP": "a:b"}
+    settings = read_settings(environ)
+    if not is_refused:
+        check_app_settings(settings)
+        return
+    with pytest.raises(SettingsError, match="SESSIONS_MAX_EPISODES=3 is refused"):
+        check_app_settings(settings)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,11 @@ class FakeChannel:
         """Remember."""
         self.sent.append((message, None))
 
+    def read_pending(self) -> None:
+        """Deliver what a live shard had sent."""
+        while self.to_read:
+            self.deliver(self.to_read.pop(0))
+
     def read_to_end(self) -> None:
         """Deliver what a dead shard had sent."""
         self.was_read = True
