@@ -88,6 +88,22 @@ async def test_a_reply_that_cannot_be_read_is_refused_and_leaves_nothing(raw: by
     assert desk.held_bytes == 0
 
 
+async def test_a_reply_that_can_be_parsed_but_not_be_written_again_is_refused():
+    # Writing needs a few frames more than parsing; where that is depends on the caller's.
+    messages = set()
+    for depth in range(700, 1000):
+        desk = Desk(json_reply(b'{"n":NaN,"x":' + b"[" * depth + b"]" * depth + b"}"))
+        try:
+            await desk.ask()
+        except EngineReplyUnusableError as error:
+            messages.add(error.message.partition(":")[0])
+        assert desk.held_bytes == 0
+    assert messages == {
+        "the engine's reply is nested too deeply",
+        "the engine's reply is not JSON (nested too deeply)",
+    }
+
+
 async def test_a_refusal_comes_whole():
     desk = Desk(json_reply({"message": "no"}, 400))
     received = await desk.ask()
