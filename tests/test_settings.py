@@ -55,6 +55,8 @@ def test_unknown_settings_are_refused_by_name():
         ("cancel_on_disconnect", "0", False),
         ("graceful_s", "1", 1),
         ("drain_delay_s", "0", 0.0),
+        ("mcp_replies", "sse", "sse"),
+        ("mcp_allowed_hosts", "A.b, [::1]:80,c:1", "a.b,[::1]:80,c:1"),
         ("log_format", "json", "json"),
         ("id_prefix", PREFIX_64, PREFIX_64),
     ],
@@ -88,6 +90,11 @@ def test_a_value_becomes_the_field_of_its_variable(field: str, text: str, value:
         ("routing_key_header", "n" * 65),
         ("routing_replay", "yes"),
         ("graceful_s", "1.5"),
+        ("mcp_replies", "both"),
+        ("mcp_allowed_hosts", "http://a"),
+        ("mcp_allowed_hosts", "a,,b"),
+        ("mcp_allowed_hosts", "a:*"),
+        ("mcp_allowed_hosts", "::1"),
         ("log_format", "xml"),
         ("id_prefix", "a/b"),
         ("id_prefix", PREFIX_64 + "p"),
@@ -156,3 +163,9 @@ def test_settings_that_the_rollout_server_can_start_with_pass(given: dict[str, A
 def test_what_the_rollout_server_lacks_is_refused_by_name(given: dict[str, Any], variable: str):
     with pytest.raises(SettingsError, match=f"^{variable} is not set"):
         check_app_settings(Settings(**given))
+
+
+def test_no_host_is_named_unless_one_is_allowed():
+    assert Settings().mcp_hosts == frozenset()
+    hosts = read_settings({"SESSIONS_MCP_ALLOWED_HOSTS": "A, b:1"}).mcp_hosts
+    assert hosts == {"a", "b:1"}
