@@ -33,12 +33,13 @@ class Base64Check:
         self._is_padded = False  # the last whole quantum ends the text
         self._is_good = True
 
-    def skip(self, piece: bytes | memoryview) -> None:
+    def skip(self, text: bytes | memoryview) -> None:
         """Take characters that are known to be the next ones of some good base64 text.
 
         Args:
-            piece: Any length; not kept.
+            text: Any length; not kept.
         """
+        piece = memoryview(text)  # cutting bytes copies them
         if self._quantum:  # its first characters may be unchecked
             missing = _QUANTUM - len(self._quantum)
             self.feed(piece[:missing])
@@ -49,12 +50,13 @@ class Base64Check:
             self._is_padded = piece[whole - 1] == _PADDING
         self._quantum += bytes(piece[whole:])
 
-    def feed(self, piece: bytes | memoryview) -> None:
+    def feed(self, text: bytes | memoryview) -> None:
         """Check the next characters.
 
         Args:
-            piece: Any length; up to three characters are kept until their quantum is whole.
+            text: Any length; up to three characters are kept until their quantum is whole.
         """
+        piece = memoryview(text)
         if self._quantum and piece:
             missing = _QUANTUM - len(self._quantum)
             self._quantum += bytes(piece[:missing])
