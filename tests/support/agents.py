@@ -127,6 +127,8 @@ class Agents:
     ) -> tuple[asyncio.Future[dict[str, Any]], asyncio.Event]:
         """Know an episode that will come: its order to be, and what lets its agent answer."""
         key = (rollout_id, attempt)
+        if key in self.ends:
+            self.ends[key].set()  # the agent of an episode that is over
         self.orders[key] = asyncio.get_running_loop().create_future()
         self.ends[key] = asyncio.Event()
         return self.orders[key], self.ends[key]
