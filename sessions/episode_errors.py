@@ -53,6 +53,14 @@ class EpisodeNotRunningError(RequestError):
     code = "episode_not_running"
 
 
+class McpSessionGoneError(RequestError):
+    """The shard of a session of MCP died; 404 is the protocol's word for: initialize again."""
+
+    status = 404
+    type = "not_found_error"
+    code = "mcp_session_gone"
+
+
 class DuplicateClaimError(RequestError):
     """Somebody holds the claim, and keeps it."""
 

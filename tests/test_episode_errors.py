@@ -23,4 +23,4 @@ def test_no_error_of_episodes_is_tried_again_or_starts_an_oauth_dance(kind: type
 
 
 def test_there_are_errors_to_look_at():
-    assert len(KINDS) == 9
+    assert len(KINDS) == 10

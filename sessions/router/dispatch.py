@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from sessions.episode_errors import McpSessionGoneError
 from sessions.errors import (
     GroupDyingError,
     LocalProtocolError,
@@ -27,6 +28,7 @@ from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, Re
 from sessions.router.claims import ClaimTable, HeldBy
 from sessions.router.shards import Loan, ShardLink, least_loaded
 from sessions.routing.claim_keys import CLAIM_KEY_BYTES, claim_key
+from sessions.routing.claimed_kinds import MCP_SESSION
 from sessions.routing.ids import owner_of
 from sessions.routing.kinds import Named, Ownership
 from sessions.wire.head import Head
@@ -137,7 +139,8 @@ class Dispatch:
                 raise gone_error(link)
         else:
             # Without a holder the session ended, or never was: any shard says so.
-            link = self._holder_of(claim_key(named.kind.name, named.key))
+            kind = named.kind.name
+            link = self._holder_of(claim_key(kind, named.key), kind)
             link = link or self._newcomers_shard()
         if link.channel.is_over_limit:
             raise OverloadedError(f"shard {link.index} is behind with its messages, try again soon")
@@ -148,18 +151,19 @@ class Dispatch:
         link.newcomers += 1
         return link
 
-    def _holder_of(self, key: bytes) -> ShardLink | None:
+    def _holder_of(self, key: bytes, kind: str = "") -> ShardLink | None:
         """The live holder of a claim, None if nobody has it.
 
         Raises:
             ShardGoneError: The holder died.
+            McpSessionGoneError: Likewise, of a claim of that kind.
         """
         holder = self.claims.find(key)
         if holder is None:
             return None
         link = self.links[holder.shard]
         if not holder.is_live:
-            raise gone_error(link)
+            raise gone_error(link, kind)
         return link
 
     def lend(
@@ -276,9 +280,15 @@ class Dispatch:
             self.release(number, [link.index])
 
 
-def gone_error(link: ShardLink) -> ShardGoneError:
-    """The answer for a session of a shard that died while the group goes on."""
-    return ShardGoneError(
+def gone_error(link: ShardLink, kind: str = "") -> ShardGoneError | McpSessionGoneError:
+    """The answer for a session of a shard that died while the group goes on.
+
+    Args:
+        link: Of the shard.
+        kind: Name of the session's kind; one has an answer of its own.
+    """
+    error = McpSessionGoneError if kind == MCP_SESSION else ShardGoneError
+    return error(
         f"this session is no longer running: shard {link.index} (pid {link.pid}) that held it died"
     )
 

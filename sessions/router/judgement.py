@@ -87,4 +87,5 @@ def _judged(
 
 
 def _error_for(link: ShardLink, front: Front, head: Head) -> ClientVisibleError:
-    return died_error(link) if front.name_in(head) is None else gone_error(link)
+    named = front.name_in(head)
+    return died_error(link) if named is None else gone_error(link, named.kind.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sessions.episode_errors import McpSessionGoneError
 from sessions.errors import (
     ClientVisibleError,
     GroupDyingError,
@@ -17,7 +18,7 @@ from sessions.lending.slots import SlotState
 from sessions.router.dispatch import Dispatch
 from sessions.router.shards import ShardLink
 from sessions.routing.claim_keys import claim_key
-from sessions.routing.claimed_kinds import ROLLOUT_STOPS, episode_kind
+from sessions.routing.claimed_kinds import MCP_SESSIONS, ROLLOUT_STOPS, episode_kind
 from sessions.routing.ids import mint_session_id, owner_of
 from sessions.routing.kinds import ROLLOUT, Named
 from tests.support.fake_links import FakeConnection, channel_of, head_of, link_of
@@ -389,6 +390,16 @@ def test_a_session_that_nobody_claims_goes_to_the_least_loaded(dispatch: Dispatc
     claim(dispatch, 3, "other")
     assert [dispatch.choose(episode("other")) for _ in range(3)] == [3, 3, 3]
     assert dispatch.links[3].newcomers == 1
+
+
+def test_a_session_of_mcp_of_a_dead_shard_is_not_found(dispatch: Dispatch) -> None:
+    named = Named(MCP_SESSIONS, "m")
+    key = claim_key(named.kind.name, named.key)
+    dispatch.claims.claim(key, 1)
+    assert dispatch.choose(named) == 1
+    dispatch.bury(dispatch.links[1])
+    with pytest.raises(McpSessionGoneError, match=r"no longer running: shard 1 \(pid 501\)"):
+        dispatch.choose(named)
 
 
 def test_a_claim_of_a_dead_shard_is_gone_until_it_is_taken_again(dispatch: Dispatch) -> None:
