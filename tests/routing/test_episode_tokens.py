@@ -58,6 +58,35 @@ def test_well_signed_content_of_another_form_is_refused(content: object):
         read_episode_token(SECRET, str(signed))
 
 
+def test_a_token_that_comes_again_is_not_verified_again(monkeypatch: pytest.MonkeyPatch):
+    made: list[bytes] = []
+    serializer_of = episode_tokens._serializer_of
+
+    def noted(secret: bytes) -> URLSafeSerializer:
+        made.append(secret)
+        return serializer_of(secret)
+
+    monkeypatch.setattr(episode_tokens, "_serializer_of", noted)
+    token = sign_episode_token(SECRET, "comes again", "nonce")
+    made.clear()
+    for _ in range(3):
+        assert read_episode_token(SECRET, token) == EpisodeToken("comes again", "nonce")
+    assert len(made) == 1
+    for _ in range(2):
+        with pytest.raises(BadEpisodeTokenError):
+            read_episode_token(b"t" * 32, token)
+    assert len(made) == 3, "another secret is another question, and no refusal is remembered"
+
+
+def test_long_tokens_are_not_remembered():
+    known = episode_tokens._read_again.cache_info().currsize
+    random = "".join(chr(0x4E00 + n * 7919 % 20000) for n in range(2000))  # does not compress
+    token = sign_episode_token(SECRET, random, "nonce")
+    assert len(token) > 512
+    assert read_episode_token(SECRET, token).key == random
+    assert episode_tokens._read_again.cache_info().currsize == known
+
+
 def test_what_was_signed_for_another_purpose_is_refused():
     signed = URLSafeSerializer(SECRET, salt=b"else").dumps(["k", "n"])
     with pytest.raises(BadEpisodeTokenError):
