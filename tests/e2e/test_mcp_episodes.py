@@ -11,13 +11,14 @@ from typing import Final
 import httpx
 import pytest
 
-from tests.support.group import Groups, RunningGroup
+from tests.support.group import ROOT, Groups, RunningGroup
 from tests.support.mcp_agent import CALLS, McpAgent
 from tests.support.mcp_clients import MODES, refusal_of, serving
 from tests.support.waiting import wait_until_async
 
 APP: Final = "examples.counter_env:CounterEnvironment"
 EPISODES: Final = 50
+UNCLAIMED: Final = ROOT / "tests" / "support" / "unclaimed_conf.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,17 @@ async def test_each_client_of_mcp_has_its_own_episode(
     assert len(set.union(*used)) == shards
     media_type = "application/json" if replies == "json" else "text/event-stream"
     assert play.agent.media_types == {media_type}
+
+
+@pytest.mark.timeout(120)
+async def test_clients_of_mcp_are_refused_with_the_look_up_of_claims_switched_off(
+    groups: Groups, play: Play
+):
+    group = groups.start(app=APP, shards=4, conf=UNCLAIMED)
+    runs = [play.run(group, f"r{n}", f"/play/{n}") for n in range(20)]
+    failed = [reply.json()["agent_status"] != 200 for reply in await asyncio.gather(*runs)]
+    print(f"with claims off: {sum(failed)} of {len(failed)} episodes over MCP failed")  # noqa: T201 - figures for -rP
+    assert sum(failed) > len(failed) / 2
 
 
 @pytest.mark.timeout(120)

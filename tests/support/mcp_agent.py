@@ -12,6 +12,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from mcp import MCPError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -51,6 +52,13 @@ class McpAgent:
         order = await request.json()
         grant = order["mcp"]
         mode = MODES[request.path_params["number"] % len(MODES)]
+        try:
+            await self._play_over(grant, order["episode"]["rollout_id"], mode)
+        except MCPError as error:
+            return JSONResponse({"error": error.message}, status_code=500)
+        return JSONResponse({})
+
+    async def _play_over(self, grant: dict[str, Any], rollout_id: str, mode: str) -> None:
         shards = set()
         async with talking(grant["url"], grant["headers"], mode) as talk:
             tools = [tool.name for tool in (await talk.client.list_tools()).tools]
@@ -60,8 +68,7 @@ class McpAgent:
                 shards.add(result.structured_content["shard"])
             if mode == "legacy":
                 self.media_types.add(talk.requests[-1][2])
-        self.seen[order["episode"]["rollout_id"]] = (tools, shards)
-        return JSONResponse({})
+        self.seen[rollout_id] = (tools, shards)
 
     async def _hold(self, request: Request) -> JSONResponse:
         order = await request.json()

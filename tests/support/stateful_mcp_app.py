@@ -1,7 +1,7 @@
 """A server of stateful MCP by the SDK, as `SESSIONS_APP`: each session has a counter of its own.
 
 A session that is idle for `STATEFUL_MCP_IDLE_S` ends. Its one tool `add` answers with the session's
-total and the process that holds it. Nothing here knows shards: `McpSessions` makes that unnecessary.
+total and the process that holds it. Nothing here knows shards; `McpSessions` does that.
 
 Spec: docs/tools.md#mcp-sessions
 """
