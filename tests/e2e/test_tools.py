@@ -264,20 +264,14 @@ async def test_the_limit_of_episodes_is_the_servers(
     await asyncio.gather(*[episode.end() for episode in episodes[1:]])
 
 
+@pytest.mark.parametrize("shape", [LONE, ROUTED_FOUR], ids=lambda shape: shape.name)
 async def test_episodes_that_outlive_the_graceful_time_are_answered_and_cleaned(
-    groups: Groups, agents: Agents
+    groups: Groups, agents: Agents, shape: Topology
 ):
-    group = groups.start(
-        app="tests.support.tool_apps:SweptEnvironment", env={"SESSIONS_GRACEFUL_S": "1"}
-    )
+    app = "tests.support.tool_apps:SweptEnvironment"
+    group = shape.start(groups, app, {"SESSIONS_GRACEFUL_S": "1"})
     played = await agents.begin(group.url, "swept")
-    assert group.terminate() == 72
+    assert await asyncio.to_thread(group.terminate) == 72
     reply = await played.run
-    assert error_of_stop(reply)["code"] == "group_stopped"
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "group_stopped")
     assert "cleaned episode=swept" in group.log()
-
-
-def error_of_stop(reply: httpx.Response) -> dict[str, Any]:
-    assert reply.status_code == 503
-    error: dict[str, Any] = reply.json()["error"]
-    return error
