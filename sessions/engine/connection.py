@@ -2,7 +2,8 @@
 
 `asyncio.BufferedProtocol`: the loop receives into one buffer that all connections of a client
 share, since nothing of it is needed after `buffer_updated`. The reader hands the body on from
-there. A sink without room stops the reading, so TCP holds the engine back.
+there. A sink without room stops the reading, so TCP holds the engine back. So does a reply that
+comes as fast as it is read, after each burst and for one turn of the loop: others have work too.
 
 While an exchange runs, its task waits in `exchange`; any end of it but a whole reply closes the
 connection, which is also how an engine learns that nobody wants its reply any more. Between
@@ -28,6 +29,9 @@ from sessions.errors import EngineTimeoutError, EngineUnreachableError, LocalPro
 _KEEPALIVE_IDLE_S: Final = 30
 _KEEPALIVE_INTERVAL_S: Final = 10
 _KEEPALIVE_PROBES: Final = 3
+# uvloop receives up to 32 buffers at once, 8 MiB, which takes 3 to 9 ms here; with this 0.4 to 1.2
+# (measured).
+BURST_BYTES: Final = 1 << 20
 
 
 class EngineConnection(asyncio.BufferedProtocol):
@@ -54,7 +58,8 @@ class EngineConnection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
         self._is_open = False
-        self._is_paused = False
+        self._is_paused = False  # until the sink has room
+        self._burst_bytes = 0
         self._moved_at = 0.0  # when the exchange last got on
         self._unsent_bytes = 0
         self.is_reused = False
@@ -83,6 +88,9 @@ class EngineConnection(asyncio.BufferedProtocol):
             self._fail(error)
             return
         self._show(progress)
+        self._burst_bytes += nbytes
+        if self._burst_bytes >= BURST_BYTES:
+            self._rest(progress)
 
     def eof_received(self) -> None:
         """The engine sends no more; the transport closes itself after this."""
@@ -195,6 +203,17 @@ class EngineConnection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(progress)
+
+    def _rest(self, progress: Progress) -> None:
+        """A burst is over: receive on when the loop has turned."""
+        self._burst_bytes = 0
+        if progress is Progress.MORE and self._is_open and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._end_rest)
+
+    def _end_rest(self) -> None:
+        if self._is_open and not self._is_paused and self._transport is not None:
+            self._transport.resume_reading()
 
     def _fail(self, error: Exception) -> None:
         """End the exchange; the first error counts."""

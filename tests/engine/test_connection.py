@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sessions.engine.connection import EngineConnection
+from sessions.engine.connection import BURST_BYTES, EngineConnection
 from sessions.engine.reply_reader import ReplyReader
 from sessions.errors import (
     EngineTimeoutError,
@@ -219,6 +219,58 @@ async def test_reading_stops_while_the_sink_has_no_room():
     assert await task
     assert bytes(sink.data) == b"abcdef"
     assert sink.waits == 1
+
+
+async def test_reading_rests_for_one_turn_of_the_loop_after_a_burst():
+    stage, sink = Stage(), KeepingSink()
+    reply = length_reply(b"x" * 3 * BURST_BYTES)
+    task = await stage.begin(sink)
+    stage.transport.receive(reply[: BURST_BYTES - 1])
+    assert stage.transport.takes_input
+    stage.transport.receive(reply[BURST_BYTES - 1 : BURST_BYTES])
+    assert not stage.transport.takes_input
+    await turn()
+    assert stage.transport.takes_input
+    stage.transport.receive(reply[BURST_BYTES : 2 * BURST_BYTES])
+    assert not stage.transport.takes_input
+    await turn()
+    stage.transport.receive(reply[2 * BURST_BYTES :])
+    assert await task
+    assert len(sink.data) == 3 * BURST_BYTES
+
+
+async def test_a_reply_that_ends_with_a_burst_leaves_nothing_to_rest_from():
+    stage, sink = Stage(), KeepingSink()
+    task = await stage.begin(sink)
+    head_bytes = len(length_reply(b"x" * BURST_BYTES)) - BURST_BYTES
+    reply = length_reply(b"x" * (BURST_BYTES - head_bytes))
+    assert len(reply) == BURST_BYTES
+    stage.transport.receive(reply)
+    assert stage.transport.takes_input
+    assert await task
+
+
+async def test_a_rest_does_not_wake_a_reading_that_waits_for_the_sink():
+    stage, sink = Stage(), KeepingSink()
+    reply = length_reply(b"x" * 2 * BURST_BYTES)
+    task = await stage.begin(sink)
+    stage.transport.receive(reply[:BURST_BYTES])
+    sink.has_room = lambda _: False
+    sink.room.clear()
+    stage.transport.receive(reply[BURST_BYTES:-1])  # what was on its way already
+    await turn()
+    assert not stage.transport.takes_input
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_connection_that_is_closed_while_it_rests_is_not_read_on():
+    stage, sink = Stage(), KeepingSink()
+    task = await stage.begin(sink)
+    stage.transport.receive(length_reply(b"x" * 2 * BURST_BYTES)[:BURST_BYTES])
+    stage.connection.abort()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not stage.transport.takes_input
 
 
 async def test_a_connection_lost_while_the_sink_has_no_room_is_an_error_after_what_came():
