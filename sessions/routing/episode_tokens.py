@@ -22,7 +22,7 @@ from sessions.episode_errors import BadEpisodeTokenError
 
 _SALT: Final = b"sessile episode token"
 _PARTS: Final = 2
-_KNOWN_COUNT: Final = 8192  # at most 8 MiB with the next
+_KNOWN_COUNT: Final = 2048  # of 0.6 KiB each, as a rule
 _KNOWN_CHARS: Final = 512
 
 
