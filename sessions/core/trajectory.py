@@ -24,6 +24,7 @@ from sessions.core.json_text import JsonObject
 from sessions.core.matcher import difference_of, matched_count_of
 from sessions.core.records import Record
 from sessions.core.samples.assembly import TurnSample
+from sessions.core.shared_ids import SharedIds
 from sessions.core.shared_text import IdsText
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import HistoryMismatchError
@@ -36,7 +37,7 @@ class Checkpoint:
     """The token state after one sampled reply; compared by identity.
 
     Attributes:
-        token_ids: Prompt and completion.
+        ids: Prompt and completion, shared with the checkpoints before.
         message_end: How many messages of the history they cover.
         record: The turn's record.
         facts: What training samples need besides.
@@ -46,7 +47,7 @@ class Checkpoint:
         messages_text: The messages that the engine got, likewise (`EngineBody.messages`).
     """
 
-    token_ids: array[int]
+    ids: SharedIds
     message_end: int
     record: Record
     facts: TurnFacts
@@ -54,6 +55,11 @@ class Checkpoint:
     template_kwargs: JsonObject
     ids_text: IdsText = field(default_factory=IdsText)
     messages_text: tuple[bytes, ...] = ()
+
+    @property
+    def token_ids(self) -> array[int]:
+        """Prompt and completion; not to be changed. Copied unless this is the newest checkpoint."""
+        return self.ids.whole()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

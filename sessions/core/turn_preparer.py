@@ -99,17 +99,18 @@ class TurnPreparer:
             prompt = array("I", first)
             text = IdsText().followed(prompt, 0)
         else:
+            checkpoint = base.token_ids
             joint = self._prompts.join(
-                base.token_ids,
+                checkpoint,
                 plan.stored[-1],
                 plan.tail,
                 chat.tools,
                 chat.template_kwargs,
                 offset=len(plan.stored),
             )
-            prompt = base.token_ids[: joint.kept_count]
+            prompt = checkpoint[: joint.kept_count]
             prompt.extend(joint.added_ids)
-            self._check_prefix(base.token_ids, prompt)
+            self._check_prefix(checkpoint, prompt)
             text = base.ids_text.followed(prompt, joint.kept_count)
         start = self._replay_start_of(plan)
         body = engine_body_of(
@@ -139,7 +140,7 @@ class TurnPreparer:
         if not self._rules.is_incremental or base is None or self._prompts.family.max_trim_count:
             return 0
         has_rows = ROUTED_EXPERTS in base.facts.replay and not base.facts.replay_error
-        return len(base.token_ids) - 1 if has_rows else 0
+        return len(base.ids) - 1 if has_rows else 0
 
     def _check_prefix(self, checkpoint: array[int], prompt: array[int]) -> None:
         """The promise of the product, checked on every turn: nothing sampled is changed."""

@@ -31,6 +31,7 @@ from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
 from sessions.core.sampled import Sampled, sampled_in
 from sessions.core.session import Session
+from sessions.core.shared_ids import SharedIds
 from sessions.core.taken_reply import TakenReply
 from sessions.core.trajectory import Checkpoint, Plan
 from sessions.core.turn_facts import ROUTED_EXPERTS, facts_of
@@ -173,11 +174,12 @@ class TurnRunner:
             facts=told, request=prepared.engine_body.parts, status=HTTPStatus.OK, reply=taken
         )
         token_ids = prepared.prompt_ids + sampled.token_ids
+        base_ids = plan.base.ids if plan.base is not None else None
         dropped = session.trajectory.commit(
             plan,
             sampled.message,
             Checkpoint(
-                token_ids=token_ids,
+                ids=base_ids.followed(token_ids) if base_ids is not None else SharedIds(token_ids),
                 ids_text=prepared.prompt_text.followed(token_ids, len(prepared.prompt_ids)),
                 messages_text=prepared.engine_body.messages,
                 message_end=len(plan.stored) + len(plan.tail) + 1,

@@ -4,6 +4,7 @@ import pytest
 
 from sessions.core.records import Record
 from sessions.core.session import Session
+from sessions.core.shared_ids import SharedIds
 from sessions.core.trajectory import Checkpoint
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import GoneSessionError
@@ -14,7 +15,7 @@ def checkpoint() -> Checkpoint:
     text = SplicedText(parts=())
     record = Record(facts={}, request=(), response=text, raw_response=text, status=200)
     return Checkpoint(
-        token_ids=array("I"),
+        ids=SharedIds(array("I")),
         message_end=1,
         record=record,
         facts=TurnFacts(prompt_count=0, log_probs=array("d")),

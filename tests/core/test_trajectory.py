@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from sessions.core.records import Record
+from sessions.core.shared_ids import SharedIds
 from sessions.core.trajectory import Checkpoint, Plan, Trajectory
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import HistoryMismatchError
@@ -30,7 +31,7 @@ def apply(trajectory: Trajectory, plan: Plan, text: str) -> list[Checkpoint]:
         plan,
         reply(text),
         Checkpoint(
-            token_ids=array("I", [len(text)]),
+            ids=SharedIds(array("I", [len(text)])),
             message_end=len(plan.stored) + len(plan.tail) + 1,
             record=record_of(text),
             facts=TurnFacts(prompt_count=0, log_probs=array("d")),
