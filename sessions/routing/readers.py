@@ -96,12 +96,10 @@ def _decoded(text: bytes) -> bytes:
 
 
 def _unpacked(content: bytes) -> bytes:
-    unpacker = zlib.decompressobj()
     try:
-        unpacked = unpacker.decompress(content, _CONTENT_LIMIT_BYTES)
+        return zlib.decompressobj().decompress(content, _CONTENT_LIMIT_BYTES)
     except zlib.error:
         return b""
-    return unpacked if unpacker.eof else b""
 
 
 def _text_at(name: str, content: bytes) -> str | None:

@@ -96,7 +96,7 @@ class Scene:
 
     async def ask(self, *messages: Message, asks: bool = True) -> None:
         """One request whose body comes in these messages."""
-        left = list(messages)
+        left = self.left = list(messages)
         scope: Message = {"type": "http"}
         if asks:
             scope[SCOPE_KEY] = Referral(name=NAME, refer=self._refer)
@@ -120,6 +120,7 @@ class Scene:
         _send: Callable[[Message], Awaitable[None]],
     ) -> None:
         self.scopes.append(scope)
+        self.left_at_start = len(self.left)
         while True:
             message = await receive()
             self.seen.append(message)
@@ -154,6 +155,7 @@ async def test_a_body_over_the_limit_is_served_here_as_it_comes():
     await scene.ask(*pieces)
     assert scene.seen == pieces
     assert scene.referred == []
+    assert scene.left_at_start == 1
 
 
 async def test_a_client_that_leaves_early_reaches_nobody():

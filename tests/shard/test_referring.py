@@ -145,6 +145,23 @@ async def test_a_client_that_waits_for_100_gets_it_and_its_request_goes_back(
     assert await stage.answer() == not_held(1, request, head_bytes)
 
 
+async def test_a_request_goes_back_only_when_the_100_has_left(
+    stage: LoansStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = stage.connection()
+    stage.lend(SEED[:-5], 1, of=connection)
+    await turn(20)
+    (exchange,) = stage.shard.exchanges
+    has_left = asyncio.Event()
+    monkeypatch.setattr(exchange.transport, "get_write_buffer_size", lambda: 25)
+    monkeypatch.setattr(exchange.flow, "drain", has_left.wait)
+    await connection.client.send(SEED[-5:])
+    await turn(50)
+    assert not stage.router.messages
+    has_left.set()
+    assert await stage.answer() == not_held(1, SEED)
+
+
 async def test_a_client_that_leaves_before_the_body_ends_is_a_loss(stage: LoansStage) -> None:
     connection = stage.connection()
     stage.lend(SEED[:-5], 1, of=connection)
