@@ -190,6 +190,22 @@ async def test_dead_claims_are_answered_by_the_router_until_they_are_taken_again
     await wait_claims(group, 0)
 
 
+async def test_a_tool_environment_goes_on_without_being_told_and_others_halt(groups: Groups):
+    going = groups.start(shards=2, app="examples.counter_env:CounterEnvironment")
+    halting = groups.start(shards=2, app=APP)
+    for group in (going, halting):
+        group.signal("shard 1", signal.SIGKILL)
+    assert halting.wait_exit() == 70
+    for _ in range(200):
+        async with open_raw(going.address) as connection:
+            ready = await connection.ask(request_bytes("GET", "/readyz"))
+        assert ready.status == 200
+        if b"degraded" in ready.body:
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail("not degraded after 4 s")
+
+
 # --- sessions that only a body names (rule 14)
 
 
