@@ -180,11 +180,7 @@ class _Router:
             self._death = asyncio.create_task(self._die(link))
 
     def _may_go_on(self) -> bool:
-        return (
-            self._group.goes_on
-            and self._dispatch.is_ready
-            and self._dispatch.alive_count > 1
-        )
+        return self._group.goes_on and self._dispatch.is_ready and self._dispatch.alive_count > 1
 
     async def _die(self, link: ShardLink) -> None:
         await speak_last_words(self._group, self._front, self._dispatch, link)
