@@ -25,6 +25,7 @@ from sessions.tools.mcp_rules import McpRules
 from sessions.tools.served_episode import ServedEpisode, ToolCall
 from sessions.tools.tool import tool_of
 from tests.support.mcp_clients import MODES, refusal_of, serving, talking
+from tests.support.raw import open_raw, request_bytes
 from tests.support.waiting import wait_until_async
 
 SECRET = b"s" * 32
@@ -241,6 +242,22 @@ async def test_a_body_at_the_limit_is_read_and_one_over_it_is_not(stage: Stage):
     assert (await stage.post(headers, padded)).status_code == 200
     reply = await stage.post(headers, padded + " ")
     assert (reply.status_code, reply.json()["error"]["code"]) == (413, 413)
+
+
+async def test_white_space_around_the_value_of_a_header_is_none_of_it(stage: Stage):
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": "greet", "arguments": {}, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = ACCEPT | token_of() | {"mcp-protocol-version": "2026-07-28"}
+    headers |= {"mcp-method": "tools/call", "mcp-name": "greet"}
+    spaced = [(name, f" {value} \t") for name, value in headers.items()]
+    address = httpx.URL(stage.url)
+    async with open_raw((address.host, address.port or 0)) as connection:
+        asked = request_bytes("POST", "/mcp", spaced, json.dumps(message).encode())
+        assert (await connection.ask(asked)).status == 200
 
 
 async def test_hosts_are_checked_before_anything_else_when_they_are_named():
