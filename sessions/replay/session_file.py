@@ -10,6 +10,7 @@ Spec: docs/replay.md#files
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import tempfile
@@ -142,15 +143,23 @@ class SessionFile:
 
     def close(self) -> None:
         """Give all space back; what takes long is left to a thread."""
+        mapping, self._mapping = self._mapping, None  # nobody looks at it from here on
         if self._end < LARGE_BYTES:
-            self._close()
+            _close(self._fd, mapping)
         else:
-            threading.Thread(target=self._close, name="sessile-replay-close").start()
+            threading.Thread(
+                target=_close, args=(self._fd, mapping), name="sessile-replay-close"
+            ).start()
 
-    def _close(self) -> None:
-        if self._mapping is not None:
-            self._mapping.close()
-        os.close(self._fd)
+
+def _close(fd: int, mapping: FileMapping | None) -> None:
+    if mapping is not None:
+        # Unmapping many pages would hold the interpreter's lock, and so the loop, for 10 ms and
+        # more (measured). Cutting the file does not hold it, and unmaps them.
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+        mapping.close()
+    os.close(fd)
 
 
 class Files(Protocol):

@@ -140,6 +140,28 @@ def test_a_mapped_file_is_given_back_as_a_whole():
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_closed_file_is_not_looked_at():
+    file = filled(8)
+    assert viewed(file, 0, 8) == b"x" * 8
+    file.close()
+    assert file.view_nowait(0, 8) is None, "its pages are gone: looking there kills the process"
+
+
+def test_a_file_is_empty_before_it_is_unmapped(monkeypatch: pytest.MonkeyPatch):
+    file = filled(8)
+    assert viewed(file, 0, 8) == b"x" * 8
+    sizes: list[int] = []
+    true_close = FileMapping.close
+
+    def close(self: FileMapping) -> None:
+        sizes.append(size_of(file))
+        true_close(self)
+
+    monkeypatch.setattr(FileMapping, "close", close)
+    file.close()
+    assert sizes == [0]
+
+
 def test_a_view_that_is_still_held_keeps_its_window_and_nothing_breaks(descriptor: int):
     windows = FileMapping(descriptor)
     os.pwrite(descriptor, b"held", 0)
