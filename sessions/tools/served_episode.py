@@ -213,7 +213,7 @@ class ServedEpisode:
         try:
             return await task
         except asyncio.CancelledError:
-            if task.cancelled() and not self._is_open:
+            if not self._is_open:
                 raise not_running_error() from None
             raise
         finally:

@@ -79,6 +79,17 @@ def test_a_default_that_can_change_is_new_for_each_call():
     assert tool.arguments_of({"n": 1})["tags"] == []
 
 
+def test_a_default_with_something_in_it_is_copied_too():
+    def pick(from_: list[int] = [1, 2], by: dict[str, int] = {"a": 1}) -> None:  # noqa: B006 - see above
+        """Pick."""
+
+    tool = tool_of(pick)
+    found = tool.arguments_of({})
+    found["from_"].append(3)
+    found["by"].clear()
+    assert tool.arguments_of({}) == {"from_": [1, 2], "by": {"a": 1}}
+
+
 @pytest.mark.parametrize(
     ("given", "param", "words"),
     [
