@@ -53,6 +53,7 @@ def test_long_tokens_are_packed():
 @given(st.binary(max_size=200))
 @example(b".")
 @example(b"..")
+@example(b"." + base64.urlsafe_b64encode(b"not packed"))
 @example(b"." + base64.urlsafe_b64encode(zlib.compress(b"[" * 100_000)))
 @example(base64.b64encode(b"[" * 60_000))
 @example(base64.b64encode(b'{"session_id": 1, "sid": {}}'))

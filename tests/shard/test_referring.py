@@ -145,8 +145,9 @@ async def test_a_client_that_waits_for_100_gets_it_and_its_request_goes_back(
     assert await stage.answer() == not_held(1, request, head_bytes)
 
 
+@pytest.mark.parametrize("stays", [True, False])
 async def test_a_request_goes_back_only_when_the_100_has_left(
-    stage: LoansStage, monkeypatch: pytest.MonkeyPatch
+    stage: LoansStage, monkeypatch: pytest.MonkeyPatch, *, stays: bool
 ) -> None:
     connection = stage.connection()
     stage.lend(SEED[:-5], 1, of=connection)
@@ -158,8 +159,13 @@ async def test_a_request_goes_back_only_when_the_100_has_left(
     await connection.client.send(SEED[-5:])
     await turn(50)
     assert not stage.router.messages
+    if not stays:
+        exchange.transport.abort()
+        assert (await stage.answer()).kind == Kind.BACK
     has_left.set()
-    assert await stage.answer() == not_held(1, SEED)
+    await turn(20)
+    answers = [not_held(1, SEED)] if stays else stage.router.messages[:1]
+    assert stage.router.messages == answers
 
 
 async def test_a_client_that_leaves_before_the_body_ends_is_a_loss(stage: LoansStage) -> None:
