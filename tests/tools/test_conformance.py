@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.conformance import REQUIREMENTS, SUITE_VERSION, run_suite
+from tests.support.conformance import REQUIREMENTS, SUITE_VERSION, run_suite, scenario_of
 from tests.support.group import Groups
 from tests.support.pages import ROOT, rows_of, section_of
 
@@ -46,6 +46,11 @@ def test_a_server_passes_all_that_it_offers(
         assert {name for name in failed if not NOT_OFFERED.fullmatch(name)} == set()
         counts[requirements] = (statuses["SUCCESS"], statuses["FAILURE"])
     assert counts == told_counts()
+
+
+def test_a_scenario_is_told_from_the_time_at_which_it_ran():
+    folder = "server-json-schema-2020-12-2026-11-30T08-45-20-201Z"
+    assert scenario_of(folder) == "json-schema-2020-12"
 
 
 def test_the_page_names_the_version_of_the_suite():
