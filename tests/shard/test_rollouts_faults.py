@@ -42,6 +42,7 @@ def cut(then: Then, reply_of: Callable[[bytes], bytes] = length_reply) -> FaultO
     return lambda number, body: Answer(reply_of(body)[:number], then)
 
 
+@pytest.mark.timeout(240)  # 2,000 turns and more, while others use the cores
 @pytest.mark.parametrize("then", [Then.CLOSE, Then.RESET])
 async def test_a_reply_that_breaks_off_at_any_byte_is_a_502(
     then: Then, prompts: PromptBuilder, anyio_backend: Backend
