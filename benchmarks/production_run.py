@@ -52,6 +52,7 @@ LARGE_SESSIONS: Final = 2
 LARGE_TURNS: Final = 10
 _WARM_TARGETS: Final = (400, 800)
 _SETTLE_S: Final = 1.0  # for memory that is freed, and for samples of an idle group
+_TRIMMED_S: Final = 13.0  # a shard gives its heap back within ten seconds, at a beat
 _WEIGH_S: Final = 1.0
 _AFTERMATH_S: Final = 0.02  # what a server does after its reply belongs to the turn
 _SPOOL_VARIABLE: Final = "SESSIONS_SPOOL_DIR"
@@ -198,7 +199,7 @@ class _ProductionRun:
     async def _delete(self, conversations: Sequence[Conversation]) -> Weight:
         for conversation in conversations:
             await conversation.delete()
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(_TRIMMED_S)
         return self._weigh()
 
     async def _phase(self, work: Awaitable[Talk]) -> Phase:
