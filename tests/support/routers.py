@@ -42,9 +42,7 @@ def hello_of(index: int, kinds: Sequence[SessionKind] = (ROLLOUT,)) -> Message:
 class Shard:
     """A shard in the hands of the test: it takes loans and gives them back."""
 
-    def __init__(
-        self, group: Group, index: int, kinds: Sequence[SessionKind] = (ROLLOUT,)
-    ) -> None:
+    def __init__(self, group: Group, index: int, kinds: Sequence[SessionKind] = (ROLLOUT,)) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.connect(str(group.channel_path))
         self.end = End(sock)
