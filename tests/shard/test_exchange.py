@@ -144,7 +144,7 @@ async def test_an_exchange_lasts_until_its_reply_has_left(stage: Stage, app: Hel
     assert len(app.calls) == 1
     assert (await client.read_reply()).body == answer
     second = await app.call(1)
-    limits = stage.exchanges[0].transport._transport.get_write_buffer_limits()  # type: ignore[attr-defined]
+    limits = stage.exchanges[0].transport._transport.get_write_buffer_limits()
     assert min(limits) > 0, "the limits are as before"
     await second.reply(b"two")
     assert (await client.read_reply()).body == b"two"
