@@ -192,6 +192,9 @@ class EngineConnection(asyncio.BufferedProtocol):
                 self._is_paused = False
                 transport.resume_reading()
                 progress = await self._waiter
+        if self._is_paused and self._is_open:  # whole with what was kept; the next one reads on
+            self._is_paused = False
+            transport.resume_reading()
 
     def _show(self, progress: Progress) -> None:
         """Wake the exchange unless the reader just wants more bytes."""

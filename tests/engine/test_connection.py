@@ -12,7 +12,7 @@ from sessions.errors import (
     UnprocessableError,
 )
 from tests.support.loops import turn
-from tests.support.raw_replies import KeepingSink, close_reply, length_reply
+from tests.support.raw_replies import KeepingSink, chunked_reply, close_reply, length_reply
 
 OK = length_reply(b"ok")
 ASK = [b"GET / HTTP/1.1\r\n\r\n", b""]
@@ -219,6 +219,20 @@ async def test_reading_stops_while_the_sink_has_no_room():
     assert await task
     assert bytes(sink.data) == b"abcdef"
     assert sink.waits == 1
+
+
+async def test_a_reply_that_was_whole_while_the_sink_had_no_room_leaves_the_connection_reading():
+    stage = Stage()
+    sink = KeepingSink(has_room=lambda count: count != 0)
+    sink.room.clear()
+    task = await stage.begin(sink)
+    stage.transport.receive(chunked_reply(b"abc"))
+    await turn()
+    assert not stage.transport.takes_input
+    sink.room.set()
+    assert await task
+    assert stage.connection.is_usable
+    assert stage.transport.takes_input
 
 
 async def test_reading_rests_for_one_turn_of_the_loop_after_a_burst():
