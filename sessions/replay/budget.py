@@ -97,10 +97,12 @@ class IngestBudget:
                 holder.wake()
 
     def stall_in_s(self) -> float | None:
-        """Seconds until the privilege passes on if its holder stays still; None: it will not."""
+        """Seconds until the privilege may pass on; None: nobody has it."""
         holder = self._privileged()
-        if holder is None or holder.is_waiting:
+        if holder is None:
             return None
+        if holder.is_waiting:  # about to go on, and it may stand still after that
+            return STALL_S
         return max(0.0, holder.progress_at + STALL_S - self._clock())
 
     def _privileged(self) -> Holder | None:

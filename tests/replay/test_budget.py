@@ -116,6 +116,25 @@ async def test_the_oldest_that_waits_is_the_one_to_go_on(monkeypatch: pytest.Mon
     assert not young.charge(0), "who waited has not stood still"
 
 
+async def test_who_waits_behind_one_that_is_about_to_go_on_looks_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """That one may stand still afterwards, and nobody else would say so."""
+    monkeypatch.setattr(budget_module, "STALL_S", 1000.0)
+    clock = Clock()
+    budget = IngestBudget(LIMIT, clock=clock)
+    budget.open().charge(LIMIT)
+    young = budget.open()
+    young.charge(SMALL_BYTES)
+    waiting = asyncio.create_task(young.wait_room())
+    await wait_until_async(lambda: budget.waiting_count == 1, "it waits")
+    clock.now = 1000.0
+    assert budget.may_go_on(young)
+    assert budget.stall_in_s() == 1000.0
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
 async def test_a_cancelled_wait_leaves_no_trace():
     budget = IngestBudget(LIMIT)
     budget.open().charge(LIMIT)
