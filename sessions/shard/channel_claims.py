@@ -51,7 +51,8 @@ class ChannelClaims:
         try:
             is_granted = await answer
         except asyncio.CancelledError:
-            if not answer.cancelled():  # the answer came in the same turn
+            # The answer came in the same turn; after a refusal an episode of ours may hold it.
+            if not answer.cancelled() and answer.result():
                 self.release(key)
             raise
         if not is_granted:

@@ -119,6 +119,18 @@ async def test_a_claimant_cancelled_as_the_answer_comes_holds_nothing(desk: Desk
     assert desk.channel.messages[1:] == [Message(Kind.UNCLAIM, 0, 0, 0, 0, KEY)]
 
 
+async def test_a_duplicate_cancelled_as_its_refusal_comes_leaves_the_claim_held(desk: Desk) -> None:
+    await (await desk.taken(KEY))
+    duplicate = asyncio.create_task(desk.claims.claim(KEY))
+    await turn()
+    desk.answer(desk.channel.messages[-1], Claimed.HELD)
+    duplicate.cancel()
+    await asyncio.wait((duplicate,))
+    assert duplicate.cancelled()
+    assert desk.claims.holds(KEY)
+    assert [message.kind for message in desk.channel.messages] == [Kind.CLAIM, Kind.CLAIM]
+
+
 async def test_an_answer_to_no_claim_is_an_error(desk: Desk) -> None:
     with pytest.raises(LocalProtocolError, match="answer 7"):
         desk.claims.on_claimed(Message(Kind.CLAIMED, Claimed.GRANTED, 0, 0, 7, b""))
