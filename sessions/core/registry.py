@@ -84,6 +84,11 @@ class SessionRegistry:
             raise GoneSessionError(f"session {session_id} {reason}")
         raise UnknownSessionError(f"no session {session_id} on this server")
 
+    def touch(self, session: Session) -> None:
+        """A session counts as used now; nothing happens if it ended."""
+        if session.session_id in self._open:
+            self.find(session.session_id)
+
     def end(self, session_id: str, reason: str) -> Session:
         """End a session at once; turns in flight see it at their commit.
 

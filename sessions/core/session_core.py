@@ -306,6 +306,8 @@ class SessionCore:
         chat = parse_chat_request(request.body)
         self._replay_budget.check_turn()
         turn = self.turns.start(session, self._runner.run(session, request, chat))
+        # A session idles from the end of its last turn on, not from that turn's beginning.
+        turn.add_done_callback(lambda _: self._registry.touch(session))
         waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
         keepalive_s = self._rules.keepalive_s
         async with waiting:

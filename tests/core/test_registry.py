@@ -105,3 +105,16 @@ def test_a_session_with_a_turn_in_flight_does_not_expire():
     assert registry.end_idle(10) == []
     clock.now += 10
     assert registry.end_idle(10) == [session]
+
+
+def test_a_session_that_is_touched_idles_anew_unless_it_ended():
+    registry, clock = timed_registry()
+    session = registry.create_session("a")
+    clock.now += 9
+    registry.touch(session)
+    clock.now += 9
+    assert registry.end_idle(10) == []
+    clock.now += 1
+    assert registry.end_idle(10) == [session]
+    registry.touch(session)
+    assert len(registry) == 0

@@ -308,6 +308,18 @@ async def test_deleting_waits_for_nothing(open_desk: OpenDesk):
         assert (await turn).status_code == 200
 
 
+async def test_a_session_idles_from_the_end_of_its_turn_on(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.registry.find(desk.open())
+        desk.engine.gate.clear()
+        turn = asyncio.create_task(desk.chat(session.session_id, "hi"))
+        await wait_until_async(lambda: desk.engine.waiting == 1, "the turn is at the engine")
+        used_at = session.used_at
+        desk.engine.gate.set()
+        assert (await turn).status_code == 200
+        assert session.used_at > used_at
+
+
 async def test_anything_else_passes_to_the_engine_and_back(open_desk: OpenDesk):
     reply = json_reply({"a": 1}, 202, [("x-a", "1"), ("set-cookie", "a=1"), ("set-cookie", "b=2")])
     async with open_desk(reply) as desk:
