@@ -146,10 +146,12 @@ class SessionFile:
         mapping, self._mapping = self._mapping, None  # nobody looks at it from here on
         if self._end < LARGE_BYTES:
             _close(self._fd, mapping)
-        else:
-            threading.Thread(
-                target=_close, args=(self._fd, mapping), name="sessile-replay-close"
-            ).start()
+            return
+        work = (self._fd, mapping)
+        try:
+            threading.Thread(target=_close, args=work, name="sessile-replay-close").start()
+        except RuntimeError:  # no thread is left: many sessions end at once
+            _close(*work)
 
 
 def _close(fd: int, mapping: FileMapping | None) -> None:

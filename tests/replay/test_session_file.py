@@ -141,3 +141,18 @@ def test_a_large_file_is_closed_by_a_thread(files: Files):
         patch.setattr(os, "close", close)
         file.close()
         assert closed.wait(10)
+
+
+def test_a_large_file_is_closed_at_once_when_no_thread_is_left(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+):
+    file = files.open()
+    file.reach(session_file.LARGE_BYTES)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        stat_of(file)
