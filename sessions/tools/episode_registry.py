@@ -69,7 +69,7 @@ class EpisodeRegistry:
             EpisodeNotRunningError: Its episode is not served here.
             WrongNonceError: Its episode is, and the token is not of this run of it.
         """
-        text = headers.get(self._header)
+        text = headers.get(self._header, "").strip(" \t")  # no part of it (RFC 9110 section 5.5)
         if not text:
             raise BadEpisodeTokenError(f"the request has no episode token in {self._header}")
         token = read_episode_token(self._secret, text)

@@ -31,6 +31,13 @@ def registry() -> EpisodeRegistry:
     return EpisodeRegistry(SECRET, HEADER)
 
 
+def test_white_space_around_a_token_is_no_part_of_it(registry: EpisodeRegistry):
+    served = served_of()
+    registry.add(served)
+    token = sign_episode_token(SECRET, served.episode.key, "nonce")
+    assert registry.tools_for(headers_of(f"{token} \t")) is served
+
+
 def test_a_token_finds_its_episode_among_others(registry: EpisodeRegistry):
     episodes = [served_of("r"), served_of("r", 1), served_of("s")]
     for served in episodes:
