@@ -96,12 +96,10 @@ class IngestBudget:
             if holder.is_waiting and self.may_go_on(holder):
                 holder.wake()
 
-    def stall_in_s(self) -> float | None:
-        """Seconds until the privilege may pass on; None: nobody has it."""
+    def stall_in_s(self) -> float:
+        """Seconds after which the privilege may have passed on."""
         holder = self._privileged()
-        if holder is None:
-            return None
-        if holder.is_waiting:  # about to go on, and it may stand still after that
+        if holder is None or holder.is_waiting:  # about to go on; it may stand still after that
             return STALL_S
         return max(0.0, holder.progress_at + STALL_S - self._clock())
 
