@@ -21,7 +21,8 @@ from sessions.wire.gate import read_head
 from sessions.wire.head import Framing, Head
 
 KEPT_COUNT: Final = 256  # a guess: clients of one group that differ in their headers
-KEPT_BYTES: Final = 4096  # of the lines of one head; a guess: with this, 1 MiB at the most
+KEPT_BYTES: Final = 4096  # of the lines of one head; a guess: with this, 1 MiB of keys at the most
+KEPT_LINES: Final = 64  # a guess; each parsed line weighs some 100 bytes whatever its length
 # A narrow part of what the gate takes: a path of visible ASCII without `#`, single spaces, 1.1.
 _PLAIN_LINE: Final = re.compile(
     rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) "
@@ -110,7 +111,7 @@ class RepeatedHeads:
         )
 
     def _keep(self, key: bytes, head: Head, *, has_length: bool) -> None:
-        if head.upgrades or len(key) > KEPT_BYTES:
+        if head.upgrades or len(key) > KEPT_BYTES or len(head.headers) > KEPT_LINES:
             return
         names = [name for name, _ in head.headers]
         if len(self._kept) >= KEPT_COUNT:

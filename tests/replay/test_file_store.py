@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -133,6 +134,9 @@ class Arena:
 
 
 def open_files() -> int:
+    for thread in threading.enumerate():
+        if thread.name == "sessile-replay-close":
+            thread.join()
     return len(os.listdir("/proc/self/fd"))
 
 

@@ -10,7 +10,7 @@ from sessions.errors import RequestError
 from sessions.wire import repeated
 from sessions.wire.gate import read_head
 from sessions.wire.head import Head
-from sessions.wire.repeated import KEPT_BYTES, KEPT_COUNT, RepeatedHeads
+from sessions.wire.repeated import KEPT_BYTES, KEPT_COUNT, KEPT_LINES, RepeatedHeads
 from tests.support.request_heads import BY_HAND, BY_LLHTTP, CONNECTION, raw_of
 
 LIMIT = 65536
@@ -166,3 +166,12 @@ def test_the_oldest_lines_are_forgotten_when_there_are_too_many():
     assert len(reader._kept) == KEPT_COUNT
     assert b"\r\nHost: a\r\nA: 0\r\n" not in reader._kept
     assert b"\r\nHost: a\r\nA: %d\r\n" % KEPT_COUNT in reader._kept
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_head_of_many_lines_is_not_kept(*, is_kept: bool):
+    reader = RepeatedHeads()
+    lines = b"A:\r\n" * (KEPT_LINES - is_kept)
+    head = reader.read(b"GET / HTTP/1.1\r\nHost: a\r\n" + lines + b"\r\n", 0, LIMIT)
+    assert head is not None
+    assert bool(reader._kept) is is_kept
