@@ -1,6 +1,7 @@
 """Episode tokens: what is signed reads back; all else is refused."""
 
 import re
+import string
 
 import pytest
 from hypothesis import given, settings
@@ -33,14 +34,12 @@ def test_a_token_of_another_run_is_refused():
         read_episode_token(b"t" * 32, TOKEN)
 
 
-@law
-@given(st.integers(0, len(TOKEN) - 1), st.sampled_from("AQgw_-.09z"))
-def test_a_token_with_any_character_changed_says_nothing_else(place: int, character: str):
-    forged = TOKEN[:place] + character + TOKEN[place + 1 :]
-    try:
-        assert read_episode_token(SECRET, forged) == EpisodeToken("rollout-7-a2", "nonce")
-    except BadEpisodeTokenError:
-        assert forged != TOKEN
+@pytest.mark.parametrize("place", range(len(TOKEN)))
+def test_a_token_with_any_character_changed_is_refused(place: int):
+    for character in string.ascii_letters + string.digits + "-_.=":
+        if character != TOKEN[place]:
+            with pytest.raises(BadEpisodeTokenError):
+                read_episode_token(SECRET, TOKEN[:place] + character + TOKEN[place + 1 :])
 
 
 @pytest.mark.parametrize(
