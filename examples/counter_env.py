@@ -12,25 +12,13 @@ Spec: docs/tools.md#an-environment-in-five-minutes
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Any
 
-import httpx
-
-from sessions.errors import ClientVisibleError, RequestError
+from examples.agent_client import AgentClient, agent_url_of, order_of
 from sessions.tools.context import ToolContext
 from sessions.tools.environment import ToolEnvironment
 from sessions.tools.episode import Episode
-
-AGENT_TIMEOUT_S: Final = 600.0  # an agent may think for long; a guess
-
-
-class AgentUnreachableError(ClientVisibleError):
-    """The agent did not answer; a fault of the setup and no result of the episode."""
-
-    status: ClassVar[int] = 502
-    type: ClassVar[str] = "upstream_error"
-    code: ClassVar[str] = "agent_unreachable"
 
 
 @dataclass
@@ -56,32 +44,20 @@ class CounterEnvironment(ToolEnvironment):
     def __init__(self, context: ToolContext) -> None:
         """Run nothing yet."""
         super().__init__(context)
-        # A connection an agent: an agent that is gone must not hold up another one.
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        self._agents = httpx.AsyncClient(timeout=AGENT_TIMEOUT_S, limits=limits, trust_env=False)
+        self._agents = AgentClient()
 
     async def run(self, request: dict[str, Any], episode: Episode) -> dict[str, Any]:
         """Let the agent play, then tell how it went."""
-        agent_url = request.get("agent_url")
-        if not isinstance(agent_url, str):
-            raise RequestError("agent_url is not a text", param="agent_url")
+        agent_url = agent_url_of(request)
         counter = Counter(self.context.shard_index)
         async with self.serve_tools(episode, [counter.add, counter.total]) as grants:
-            order = {"episode": asdict(episode.id), **grants.to_json()}
-            agent_status = await self._play(agent_url, order)
+            agent_status = await self._agents.play(agent_url, order_of(episode, grants))
         return {
             "total": counter.count,
             "calls": [call.to_json() for call in episode.calls],
             "agent_status": agent_status,
         }
 
-    async def _play(self, agent_url: str, order: dict[str, Any]) -> int:
-        try:
-            reply = await self._agents.post(agent_url, json=order)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise AgentUnreachableError(f"the agent did not answer: {error!r}") from error
-        return reply.status_code
-
     async def stop(self) -> None:
-        """Close the client."""
-        await self._agents.aclose()
+        """Close what `run` shares."""
+        await self._agents.close()
