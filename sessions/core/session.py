@@ -1,7 +1,7 @@
 """One open session: its history, its lock, and what is noted about it.
 
 The lock covers the preparation and the commit of a turn, never the engine's work in between, so
-turns of one session may overlap; which of them is recorded is the trajectory's decision.
+turns of one session may overlap; which of them is recorded is the history's decision.
 
 Must not know how turns run.
 
@@ -14,8 +14,10 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from sessions.core.histories.checkpoint import Checkpoint
+from sessions.core.histories.history import History
+from sessions.core.histories.linear import LinearHistory
 from sessions.core.json_text import JsonObject
-from sessions.core.trajectory import Checkpoint, Trajectory
 from sessions.errors import GoneSessionError
 
 _CANCELLED_KEPT: Final = 64
@@ -31,7 +33,7 @@ class Session:
 
     def __init__(self, session_id: str) -> None:
         self.session_id: Final = session_id
-        self.trajectory: Final = Trajectory()
+        self.history: Final[History] = LinearHistory()
         self.lock: Final = asyncio.Lock()
         # The newest only: a client that always hangs up must not fill the memory.
         self.cancelled_turns: Final[deque[JsonObject]] = deque(maxlen=_CANCELLED_KEPT)

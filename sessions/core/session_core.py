@@ -198,9 +198,9 @@ class SessionCore:
         """
         session = self._registry.find(session_id)
         query = parse_record_query(request.query)
-        trajectory = session.trajectory
-        records = query.chosen(trajectory.records)
-        messages, head = trajectory.messages, trajectory.head
+        history = session.history
+        records = query.chosen(history.records)
+        messages, head = history.messages, history.head
         with pin(blob for record in records for blob in record.blobs_for(query)) as pins:
             metadata: JsonObject | None = None
             if query.has_metadata:
@@ -228,8 +228,8 @@ class SessionCore:
         """
         session = self._registry.find(session_id)
         wanted = parse_samples_request(request.body)
-        trajectory = session.trajectory
-        turns, messages, head = trajectory.turns, trajectory.messages, trajectory.head
+        history = session.history
+        turns, messages, head = history.turns, history.messages, history.head
         with pin(blobs_in(turns)) as pins:
             metadata = await self._metadata.read(session, messages, head)
             return await samples_reply_of(

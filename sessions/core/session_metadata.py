@@ -10,9 +10,9 @@ Spec: docs/sessions.md#metadata
 
 from __future__ import annotations
 
+from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.json_text import JsonObject
 from sessions.core.session import Session
-from sessions.core.trajectory import Checkpoint
 from sessions.core.turn_preparer import off_loop
 from sessions.errors import RequestError
 from sessions.tokens.comparison import compare

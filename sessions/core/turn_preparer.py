@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sessions.core.chat_request import ChatRequest, EngineBody, engine_body_of
+from sessions.core.histories.checkpoint import Plan
+from sessions.core.histories.history import History
 from sessions.core.json_text import JsonObject, render_json
 from sessions.core.shared_text import IdsText
-from sessions.core.trajectory import Plan, Trajectory
 from sessions.core.turn_facts import ROUTED_EXPERTS
 from sessions.errors import InternalError, RequestError
 from sessions.tokens.prompts import PromptBuilder
@@ -73,19 +74,19 @@ class TurnPreparer:
         self._prompts = prompts
         self._rules = rules
 
-    async def prepare(self, trajectory: Trajectory, chat: ChatRequest) -> PreparedTurn:
+    async def prepare(self, history: History, chat: ChatRequest) -> PreparedTurn:
         """Prepare a turn; nothing is changed. Long texts are rendered in a thread.
 
         Args:
-            trajectory: The session's; not to be changed meanwhile.
+            history: The session's; not to be changed meanwhile.
             chat: The client's request.
 
         Raises:
-            RequestError: No prompt can be made of it; see `Trajectory.plan` and `PromptBuilder`.
+            RequestError: No prompt can be made of it; see `History.plan` and `PromptBuilder`.
             InternalError: The prompt would change what was sampled.
         """
         try:
-            plan = trajectory.plan(chat.messages)
+            plan = history.plan(chat.messages)
             size = len(render_json([plan.tail, chat.tools]))
             return await off_loop(size, lambda: self._build(plan, chat))
         except RecursionError as error:

@@ -26,6 +26,7 @@ from sessions.core.client_request import ClientRequest
 from sessions.core.engine_errors import context_error_of
 from sessions.core.events import events_of
 from sessions.core.headers import EngineHeaders
+from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.json_text import render_json
 from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
@@ -33,7 +34,6 @@ from sessions.core.sampled import Sampled, sampled_in
 from sessions.core.session import Session
 from sessions.core.shared_ids import SharedIds
 from sessions.core.taken_reply import TakenReply
-from sessions.core.trajectory import Checkpoint, Plan
 from sessions.core.turn_facts import ROUTED_EXPERTS, facts_of
 from sessions.core.turn_preparer import PreparedTurn, TurnPreparer
 from sessions.engine.engine import EngineReply, EngineRequest
@@ -112,7 +112,7 @@ class TurnRunner:
     ) -> TurnReply:
         async with session.lock:
             session.check_open()
-            prepared = await self._preparer.prepare(session.trajectory, chat)
+            prepared = await self._preparer.prepare(session.history, chat)
         asked = self._asking.ask(
             session.session_id,
             EngineRequest(
@@ -175,7 +175,7 @@ class TurnRunner:
         )
         token_ids = prepared.prompt_ids + sampled.token_ids
         base_ids = plan.base.ids if plan.base is not None else None
-        dropped = session.trajectory.commit(
+        dropped = session.history.commit(
             plan,
             sampled.message,
             Checkpoint(
@@ -197,7 +197,7 @@ def _obstacle_to(session: Session, plan: Plan) -> str:
     """Why a turn cannot be committed, in a word for the log; empty if it can."""
     if session.is_ended:
         return "ended"
-    return "" if session.trajectory.can_commit(plan) else "overtaken"
+    return "" if session.history.can_commit(plan) else "overtaken"
 
 
 def _render(sampled: Sampled, chat: ChatRequest, prompt_ids: array[int]) -> bytes:

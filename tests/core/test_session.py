@@ -2,10 +2,10 @@ from array import array
 
 import pytest
 
+from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.records import Record
 from sessions.core.session import Session
 from sessions.core.shared_ids import SharedIds
-from sessions.core.trajectory import Checkpoint
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import GoneSessionError
 from sessions.replay.splice import SplicedText

@@ -10,8 +10,8 @@ OpenDesk = Callable[..., Any]
 async def read(desk: Desk, session_id: str) -> tuple[SessionMetadata, dict[str, Any]]:
     session = desk.registry.find(session_id)
     metadata = SessionMetadata(desk.prompts)
-    trajectory = session.trajectory
-    return metadata, await metadata.read(session, trajectory.messages, trajectory.head)
+    history = session.history
+    return metadata, await metadata.read(session, history.messages, history.head)
 
 
 async def test_an_empty_session_has_no_tokens_and_nothing_to_compare(open_desk: OpenDesk):
@@ -25,7 +25,7 @@ async def test_the_tokens_are_those_of_the_newest_checkpoint(open_desk: OpenDesk
         session_id = desk.open()
         await desk.chat(session_id, "hi")
         _, found = await read(desk, session_id)
-        head = desk.registry.find(session_id).trajectory.head
+        head = desk.registry.find(session_id).history.head
         assert head is not None
         assert found["accumulated_token_ids"] == head.token_ids.tolist()
         assert found["tito_session_mismatch"] == []
@@ -48,6 +48,6 @@ async def test_a_comparison_is_made_once_for_a_checkpoint(
         monkeypatch.setattr(desk.prompts, "whole", noted)
         metadata, first = await read(desk, session_id)
         session = desk.registry.find(session_id)
-        second = await metadata.read(session, session.trajectory.messages, session.trajectory.head)
+        second = await metadata.read(session, session.history.messages, session.history.head)
         assert first == second
         assert len(calls) == 1

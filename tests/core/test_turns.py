@@ -283,7 +283,7 @@ async def test_records_share_the_long_texts_of_their_requests(open_desk: OpenDes
         await desk.chat(session, long)
         await desk.chat(session, long, assistant("ok"), "more")
         await desk.chat(session, long, assistant("ok"), "more", assistant("ok"), "and more")
-        records = desk.registry.find(session).trajectory.records
+        records = desk.registry.find(session).history.records
         held = {id(part): len(part) for record in records for part in record.request}
         whole = sum(len(part) for part in records[-1].request)
         assert whole > 100_000
@@ -312,7 +312,7 @@ async def test_the_ids_of_a_long_prompt_come_back_only_if_asked_for_and_stand_in
         assert choice.get("prompt_token_ids") == (ids if asked else None)
         (record,) = (await desk.read(session))["records"]
         assert record["response"]["choices"][0]["prompt_token_ids"] == ids
-        (kept,) = desk.registry.find(session).trajectory.records
+        (kept,) = desk.registry.find(session).history.records
         own = {id(part) for part in kept.request}
         new = sum(len(part) for part in kept.response.parts if id(part) not in own)
         assert (new < 10_000) == (separators == (",", ":"))

@@ -16,7 +16,7 @@ from sessions.chassis.refusals import REFUSED_SIGNALS, refused_settings, refused
 from sessions.chassis.verdicts import ExitCode
 from sessions.chassis.worker import GroupWorker
 from sessions.client.errors import SessionsClientError
-from sessions.core.trajectory import MAX_ROLLBACK_TURNS
+from sessions.core.histories.linear import MAX_ROLLBACK_TURNS
 from sessions.episode_errors import EpisodeNotRunningError
 from sessions.errors import ClientVisibleError, SettingsError
 from sessions.lending.board import Phase

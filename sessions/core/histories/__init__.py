@@ -1,0 +1,1 @@
+"""How requests attach to a session, and what of it is kept."""
