@@ -70,3 +70,8 @@ MCP_SESSIONS: Final = SessionKind(
 ROLLOUT_STOPS: Final = SessionKind(
     name=ROLLOUT_STOP, ownership=Ownership.CLAIM, path_claim="ng-rollout"
 )
+# The claim of a running episode is what its stop has to find; behind the episode's own kind, so
+# that a call whose path looks like a stop goes by its token.
+EPISODE_STOPS: Final = SessionKind(
+    name=EPISODE, ownership=Ownership.CLAIM, path_claim=ROLLOUT_STOPS.path_claim
+)

@@ -61,8 +61,11 @@ def _claimed_key(
 ) -> str | None:
     """What names a claimed session besides the headers that come before all.
 
-    A token wins on the MCP path, since its client keeps no cookies; a cookie wins elsewhere.
+    A token wins on the MCP path, since its client keeps no cookies; a cookie wins elsewhere. What
+    opens a session is named by nothing that its client has of another one.
     """
+    if kind.body is not None and decoded in kind.body.seed_routes:
+        return None
     is_mcp = decoded == _MCP_PATH or decoded.startswith(_MCP_PATH + "/")
     key = None if is_mcp else _key_in_cookie(kind.cookie, header)
     if key is None:

@@ -5,6 +5,7 @@ import pytest
 from sessions.routing.claimed_kinds import (
     ENVIRONMENT,
     EPISODE,
+    EPISODE_STOPS,
     MCP_SESSION,
     MCP_SESSIONS,
     ROLLOUT_STOP,
@@ -28,6 +29,7 @@ ENVIRONMENTS = environment_kind(cookie="env", token_header="X-Env-Token", body=B
         (ENVIRONMENTS, ENVIRONMENT),
         (MCP_SESSIONS, MCP_SESSION),
         (ROLLOUT_STOPS, ROLLOUT_STOP),
+        (EPISODE_STOPS, EPISODE),
     ],
 )
 def test_a_claimed_kind_has_its_name_and_no_place_for_an_id(kind: SessionKind, name: str):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sessions.errors import BadSessionIdError
 from sessions.routing.claimed_kinds import (
+    EPISODE_STOPS,
     MCP_SESSIONS,
     ROLLOUT_STOPS,
     environment_kind,
@@ -20,6 +21,7 @@ from sessions.routing.claimed_kinds import (
 from sessions.routing.episode_tokens import sign_episode_token
 from sessions.routing.kinds import (
     ROLLOUT,
+    BodyNaming,
     HeaderNaming,
     Named,
     Ownership,
@@ -243,6 +245,27 @@ def test_a_claimed_session_is_named_in_the_order_of_the_kinds(
 ):
     result = name_of(CLAIMED, path, headers(found))
     assert (None if result is None else (result.kind.name, result.key)) == named
+
+
+def test_what_opens_a_session_is_not_named_by_another_one():
+    body = BodyNaming(
+        field="id", seed_routes=frozenset({"/seed"}), close_routes=frozenset({"/close"})
+    )
+    kind = environment_kind(cookie="env", token_header="X-Env-Token", body=body)
+    for found in ({b"cookie": COOKIE}, {b"x-env-token": ENV_TOKEN}):
+        assert name_of((kind,), "/seed", headers(found)) is None
+        assert name_of((kind,), "/s%65ed", headers(found)) is None
+        assert name_of((kind,), "/close", headers(found)) is not None
+        assert name_of((kind,), "/seed/x", headers(found)) is not None
+
+
+def test_a_stop_is_named_by_its_path_and_a_call_that_looks_like_one_by_its_token():
+    """R-T16."""
+    kinds = (episode_kind("X-Token", SECRET), EPISODE_STOPS)
+    stop = name_of(kinds, "/ng-rollout/other/stop", headers())
+    assert stop == Named(EPISODE_STOPS, "other")
+    call = name_of(kinds, "/ng-rollout/other/stop", headers({b"x-token": TOKEN}))
+    assert call == Named(kinds[0], "rollout-1")
 
 
 def test_a_kind_that_has_only_a_header_reads_nothing_else():
