@@ -1,7 +1,9 @@
-"""Token ids of checkpoints, each of which begins as the one before: one array for a row of them.
+"""Token ids of checkpoints, each of which begins as another one: nothing of them is kept twice.
 
-A checkpoint has all tokens of its prompt and reply. Kept turn by turn that would take the square of
-a session's length, so a checkpoint holds a length and a run, and the run the longest array.
+A checkpoint has all tokens of its prompt and reply. Kept checkpoint by checkpoint that would take
+the square of a session's length, so one that goes on from another keeps what is new and refers to
+the other for the rest. Any number may go on from the same one, and one that nobody refers to any
+more takes only its own part along.
 
 Must not know what a checkpoint is.
 
@@ -11,48 +13,106 @@ Spec: docs/sessions.md#shared-texts
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 
 
-class _Run:
-    """What checkpoints share; its array is replaced by longer ones with the same beginning."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """Where some ids lie.
 
-    __slots__ = ("ids",)
+    Attributes:
+        own: The last of them.
+        start: How many come before those.
+        before: Where the ones before lie, the first of its ids; None if there are none.
+    """
 
-    def __init__(self, ids: array[int]) -> None:
-        self.ids = ids
+    own: array[int]
+    start: int = 0
+    before: Row | None = None
 
 
 class SharedIds:
-    """Some token ids; they never change."""
+    """Some token ids; they never change.
 
-    __slots__ = ("_count", "_run")
+    Attributes:
+        row: Where they lie.
+    """
+
+    __slots__ = ("_count", "row")
 
     def __init__(self, ids: array[int]) -> None:
-        """Share with nobody yet.
+        """Share with nobody.
 
         Args:
             ids: Kept, not copied; not to be changed.
         """
-        self._run = _Run(ids)
+        self.row = Row(ids)
         self._count = len(ids)
 
     def __len__(self) -> int:
         return self._count
 
     def whole(self) -> array[int]:
-        """The ids; not to be changed. Copied if others have more."""
-        ids = self._run.ids
-        return ids if len(ids) == self._count else ids[: self._count]
+        """The ids; not to be changed. A copy if they are shared."""
+        return self.row.own if self.row.before is None else self.part(0, self._count)
 
-    def followed(self, ids: array[int]) -> SharedIds:
-        """Other ids; they share with these if they begin with these and are the first to do so.
+    def part(self, start: int, stop: int) -> array[int]:
+        """A copy of ids [start, stop); costs what they are, and a step for each row.
 
         Args:
-            ids: Kept, not copied; not to be changed.
+            start: Index of the first, 0 or more.
+            stop: The one after the last, at most as many as there are.
         """
+        pieces: list[array[int]] = []
+        row: Row | None = self.row
+        while row is not None and stop > start:
+            if stop > row.start:
+                pieces.append(row.own[max(0, start - row.start) : stop - row.start])
+                stop = row.start
+            row = row.before
+        found = array("I")
+        for piece in reversed(pieces):
+            found.extend(piece)
+        return found
+
+    def followed(self, ids: array[int]) -> SharedIds:
+        """Other ids; they share those that they begin with.
+
+        Args:
+            ids: Kept or copied; not to be changed.
+        """
+        same = _same_count_of(self.whole(), ids)
+        row: Row | None = self.row
+        # A row of which nothing is shared is not kept alive.
+        while row is not None and same <= row.start:
+            row = row.before
         made = SharedIds(ids)
-        is_last = len(self._run.ids) == self._count
-        if is_last and ids[: self._count] == self._run.ids:
-            self._run.ids = ids
-            made._run = self._run
+        if row is not None:
+            made.row = Row(own=ids[same:], start=same, before=row)
         return made
+
+    def has_beginning_of(self, other: SharedIds, count: int) -> bool:
+        """Whether the first ids are those of others.
+
+        Args:
+            other: The others; has as many or more.
+            count: How many ids.
+        """
+        if self.row.before is other.row and count <= self.row.start:
+            return True
+        return self.part(0, min(count, self._count)) == other.part(0, count)
+
+
+def _same_count_of(ours: array[int], theirs: array[int]) -> int:
+    """With how many equal ids both begin."""
+    longest = min(len(ours), len(theirs))
+    if ours[:longest] == theirs[:longest]:
+        return longest
+    low, high = 0, longest  # the first low ones are equal, the first high ones are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if ours[low:middle] == theirs[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -17,6 +17,7 @@ import safetensors.numpy
 from sessions.core.samples.assembly import Sample, TurnSample
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import META, tensors_of
+from sessions.core.shared_ids import SharedIds
 from sessions.core.turn_facts import facts_of
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.splice import Part
@@ -88,7 +89,7 @@ def turn_of(
         layers=layers,
         before=None if before is None else before.facts,
     )
-    return TurnSample(token_ids=array("I", [*prompt, *sampled]), facts=facts)
+    return TurnSample(ids=SharedIds(array("I", [*prompt, *sampled])), facts=facts)
 
 
 def decode(ids: Sequence[int]) -> str:

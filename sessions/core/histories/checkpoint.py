@@ -46,7 +46,7 @@ class Checkpoint:
 
     @property
     def token_ids(self) -> array[int]:
-        """Prompt and completion; not to be changed. Copied unless this is the newest checkpoint."""
+        """Prompt and completion; not to be changed."""
         return self.ids.whole()
 
 

@@ -53,7 +53,7 @@ class LinearHistory:
     @property
     def turns(self) -> list[TurnSample]:
         """What training samples need of all checkpoints, oldest first."""
-        return [TurnSample(token_ids=c.token_ids, facts=c.facts) for c in self._checkpoints]
+        return [TurnSample(ids=c.ids, facts=c.facts) for c in self._checkpoints]
 
     def plan(self, sent: Sequence[JsonObject]) -> Plan:
         """Decide how a request attaches.

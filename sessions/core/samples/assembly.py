@@ -18,6 +18,7 @@ from typing import Final
 
 from sessions.core.json_text import JsonObject
 from sessions.core.samples.replay_tensor import ReplayTensor, check_replay, replay_tensor_of
+from sessions.core.shared_ids import SharedIds
 from sessions.core.turn_facts import TurnFacts
 from sessions.errors import SamplesMisalignedError
 from sessions.replay.scanner import REPLAY_FIELDS
@@ -54,11 +55,11 @@ class TurnSample:
     """One recorded turn.
 
     Attributes:
-        token_ids: Prompt and completion; shared, not changed.
+        ids: Prompt and completion; shared, not changed.
         facts: What else is known of it.
     """
 
-    token_ids: array[int]
+    ids: SharedIds
     facts: TurnFacts
 
 
@@ -168,11 +169,11 @@ def assemble(
 
 def _aligned(turns: Sequence[TurnSample], max_trim_count: int) -> list[_Part]:
     """Where each turn's tokens end in the history, which is the last turn's: it ends there."""
-    history = turns[-1].token_ids
+    history = turns[-1].ids.whole()
     parts: list[_Part] = []
     cursor = 0
     for number, turn in enumerate(turns, 1):
-        start, end = turn.facts.prompt_count, len(turn.token_ids)
+        start, end = turn.facts.prompt_count, len(turn.ids)
         if start < cursor:
             raise SamplesMisalignedError(
                 f"the cursor is at token {cursor} after turn {number - 1}, and turn {number} has a"
@@ -183,7 +184,7 @@ def _aligned(turns: Sequence[TurnSample], max_trim_count: int) -> list[_Part]:
             (
                 stop
                 for stop in range(end, lowest - 1, -1)
-                if turn.token_ids[start:stop] == history[start:stop]
+                if turn.ids.part(start, stop) == history[start:stop]
             ),
             -1,
         )
@@ -222,7 +223,7 @@ def _joined(parts: Sequence[_Part]) -> list[_Part]:
                 f"turn {part.number} has no token between what was sampled before and what it"
                 " sampled"
             )
-        if part.turn.token_ids[: last.end] != last.turn.token_ids[: last.end]:
+        if not part.turn.ids.has_beginning_of(last.turn.ids, last.end):
             raise SamplesMisalignedError(
                 f"the tokens of turn {part.number} do not begin with those of turn {last.number}"
             )
@@ -242,7 +243,7 @@ def _sample_of(parts: Sequence[_Part], turns: Sequence[TurnSample], decode: Deco
     }
     times = [_lifecycle_of(turns, part.number) for part in parts]
     return Sample(
-        token_ids=last.turn.token_ids,
+        token_ids=last.turn.ids.whole(),
         token_count=last.end,
         spans=tuple(
             Span(start=part.prompt_count, stop=part.end, log_probs=part.turn.facts.log_probs)
@@ -260,7 +261,7 @@ def _sample_of(parts: Sequence[_Part], turns: Sequence[TurnSample], decode: Deco
 
 def _response_of(parts: Sequence[_Part], decode: Decode) -> str:
     """Every stretch is decoded alone, so that a cut character stays where it was cut."""
-    tokens = parts[-1].turn.token_ids
+    tokens = parts[-1].turn.ids.whole()
     texts = []
     end = parts[0].prompt_count
     for part in parts:
