@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sessions.routing.episodes import EpisodeId
 from sessions.tools.cleanup import Callback, CleanUp
-from sessions.tools.served_episode import ToolCall
+from sessions.tools.served_tools import ToolCall
 
 
 @dataclass(slots=True, kw_only=True)

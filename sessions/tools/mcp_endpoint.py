@@ -43,19 +43,30 @@ from sessions.tools.mcp_client import McpClient
 from sessions.tools.mcp_hosts import check_host
 from sessions.tools.mcp_results import failure_of, listing_of, result_of
 from sessions.tools.mcp_rules import McpRules
-from sessions.tools.served_episode import ServedEpisode
+from sessions.tools.tool import Tool
 from sessions.wire.mcp_refusals import MCP_PATH
 
 BODY_LIMIT_BYTES: Final = 4 << 20  # the SDK's own
-_SERVED: Final = "sessions.served_episode"
+_SERVED: Final = "sessions.served_tools"
 _Context = ServerRequestContext[Any, Request]
 
 
-class ToolsOfRequest(Protocol):
-    """Finds the episode that a request may call; `EpisodeRegistry` does."""
+class Callables(Protocol):
+    """Tools that one request may call; `ServedTools` are such."""
 
-    def tools_for(self, headers: Mapping[str, str]) -> ServedEpisode:
-        """The episode.
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """By name, in the order in which they are shown."""
+
+    async def call(self, name: str, arguments: object) -> Any:  # noqa: ANN401 - JSON
+        """Run one; see `ServedTools.call`."""
+
+
+class ToolsOfRequest(Protocol):
+    """Finds the tools that a request may call; `EpisodeRegistry` does."""
+
+    def tools_for(self, headers: Mapping[str, str]) -> Callables:
+        """The tools.
 
         Args:
             headers: Of the request, found by lower-case names.
@@ -72,7 +83,7 @@ class McpEndpoint:
         """Make the endpoint.
 
         Args:
-            tools_of: Finds episodes.
+            tools_of: Finds the tools of a request.
             rules: What the operator decided.
         """
         self._tools_of = tools_of
@@ -120,7 +131,7 @@ class McpEndpoint:
             await self._manager.handle_request(scope, client.receive, client.send)
             tasks.cancel_scope.cancel()
 
-    def _admit(self, scope: Scope) -> ServedEpisode:
+    def _admit(self, scope: Scope) -> Callables:
         headers = Headers(scope=scope)
         check_host(headers, self._allowed_hosts)
         served = self._tools_of.tools_for(headers)
@@ -145,8 +156,8 @@ async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> CallToolRe
         return failure_of(error)
 
 
-def _served_of(ctx: _Context) -> ServedEpisode:
+def _served_of(ctx: _Context) -> Callables:
     if ctx.request is None:
         raise LocalProtocolError("a call of MCP without its HTTP request")
-    served: ServedEpisode = ctx.request.scope[_SERVED]
+    served: Callables = ctx.request.scope[_SERVED]
     return served

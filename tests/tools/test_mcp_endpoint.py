@@ -22,7 +22,8 @@ from sessions.tools.episode_registry import EpisodeRegistry
 from sessions.tools.http_json import Answered
 from sessions.tools.mcp_endpoint import BODY_LIMIT_BYTES, McpEndpoint
 from sessions.tools.mcp_rules import McpRules
-from sessions.tools.served_episode import ServedEpisode, ToolCall
+from sessions.tools.served_episode import ServedEpisode
+from sessions.tools.served_tools import ToolCall
 from sessions.tools.tool import tool_of
 from tests.support.mcp_clients import MODES, refusal_of, serving, talking
 from tests.support.raw import open_raw, request_bytes
