@@ -79,20 +79,32 @@ def open_contestants(folder: Path) -> Iterator[list[Contestant]]:
     """
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(_open_group(LONE, folder / "lone", shards=1)),
-            stack.enter_context(_open_group(ROUTED, folder / "one", shards=1, router=True)),
-            stack.enter_context(_open_group(MIXED, folder / "two", shards=2, router=True)),
+            stack.enter_context(open_group(LONE, folder / "lone", shards=1)),
+            stack.enter_context(open_group(ROUTED, folder / "one", shards=1, router=True)),
+            stack.enter_context(open_group(MIXED, folder / "two", shards=2, router=True)),
             stack.enter_context(_open_uvicorn(folder)),
             stack.enter_context(_open_nginx(folder)),
         ]
 
 
 @contextlib.contextmanager
-def _open_group(
-    name: str, runtime_dir: Path, *, shards: int, router: bool = False
+def open_group(
+    name: str, runtime_dir: Path, *, shards: int, router: bool = False, app: str = APP
 ) -> Iterator[Contestant]:
+    """Start a group; stop it at the end.
+
+    Args:
+        name: Of the contestant.
+        runtime_dir: With a short path.
+        shards: How many.
+        router: Whether one shard has a router, too.
+        app: Its application.
+
+    Raises:
+        GroupError: It did not start.
+    """
     env = {"SESSIONS_ROUTER": "always"} if router else {}
-    group = start_group(runtime_dir=runtime_dir, shards=shards, env=env, app=APP)
+    group = start_group(runtime_dir=runtime_dir, shards=shards, env=env, app=app)
     try:
         pids = {member: pid for member, pid in group.pids.items() if member != "arbiter"}
         yield Contestant(name=name, address=group.address, pids=pids)

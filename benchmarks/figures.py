@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from benchmarks.contestants import LONE, MIXED, ROUTED
@@ -35,10 +35,12 @@ class Sample:
     Attributes:
         run: The load and its speed.
         cpu_s: CPU seconds of each process in the run, by name.
+        load_cpu_s: CPU seconds of the load.
     """
 
     run: Run
     cpu_s: Mapping[str, float]
+    load_cpu_s: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -49,6 +51,11 @@ class Sample:
     def cpu_per_unit_s(self) -> float:
         """CPU seconds of all processes for one reply, or one GiB."""
         return sum(self.cpu_s.values()) / self.run.count
+
+    @property
+    def load_cores(self) -> float:
+        """How many cores the load kept busy; near 1, it was what limited the run."""
+        return self.load_cpu_s / self.run.duration_s
 
     def cpu_of_s(self, member: str) -> float:
         """CPU seconds of one process in the whole run; 0 if there is none of this name."""
@@ -123,6 +130,10 @@ class Verdict:
         """Whether the median meets the goal."""
         got = self.got.median
         return got >= self.limit if self.at_least else got <= self.limit
+
+    def to_json(self) -> dict[str, object]:
+        """All of it."""
+        return asdict(self) | {"is_met": self.is_met}
 
 
 _RATE_GOALS: Final = (

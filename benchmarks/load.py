@@ -1,8 +1,9 @@
 """The load: wrk for small requests, one cheap reader for a reply of many bytes.
 
-wrk runs one thread and 32 connections, and asks for all sessions in turn on every connection
-(`mixed.lua`). The reader takes a reply into one buffer that it uses again and again, so that its
-own cost is the kernel's copy. Nothing here knows which server answers.
+wrk runs one thread and 32 connections, and asks for all sessions in turn on every connection, or
+calls a tool of all episodes in turn (`mixed.lua`). The reader takes a reply into one buffer that it
+uses again and again, so that its own cost is the kernel's copy. Nothing here knows which server
+answers.
 
 Spec: docs/benchmark.md#method
 """
@@ -14,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -46,13 +48,17 @@ class Run:
     p99_ms: float = 0.0
 
 
-def run_wrk(address: tuple[str, int], *, duration_s: float, close: bool) -> Run:
+def run_wrk(
+    address: tuple[str, int], *, duration_s: float, close: bool, named_by: Sequence[str] = ()
+) -> Run:
     """Load a server with small requests.
 
     Args:
         address: Host and port.
         duration_s: How long; wrk takes whole seconds, the rest is dropped.
         close: Whether each request has a connection of its own.
+        named_by: Instead of plain requests of sessions, calls of the tool `add`: the header that
+            names an episode, then its value for each.
 
     Raises:
         LoadError: wrk is not installed or failed, or a reply was an error.
@@ -62,7 +68,7 @@ def run_wrk(address: tuple[str, int], *, duration_s: float, close: bool) -> Run:
         raise LoadError("wrk is not installed (Debian package wrk)")
     host, port = address
     command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{int(duration_s)}s", "-s", str(_SCRIPT)]
-    command += [f"http://{host}:{port}", "--", "close" if close else "keep"]
+    command += [f"http://{host}:{port}", "--", "close" if close else "keep", *named_by]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=duration_s + TIMEOUT_S, check=False
     )

@@ -226,9 +226,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 def render_json(outcome: Outcome) -> str:
     """Every sample and verdict as one JSON object."""
-    verdicts = [
-        dataclasses.asdict(verdict) | {"is_met": verdict.is_met} for verdict in outcome.verdicts()
-    ]
+    verdicts = [verdict.to_json() for verdict in outcome.verdicts()]
     return json.dumps(dataclasses.asdict(outcome) | {"verdicts": verdicts}, indent=1) + "\n"
 
 

@@ -34,7 +34,7 @@ from benchmarks.outcome import (
     Phase,
     Plan,
 )
-from benchmarks.routing import describe_machine
+from benchmarks.rounds import describe_machine
 from benchmarks.stand import (
     Baseline,
     Engines,

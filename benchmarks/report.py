@@ -55,9 +55,9 @@ class Report:
 def render_text(report: Report) -> str:
     """The tables, for a terminal and for docs/benchmark.md."""
     blocks = [
-        _conditions(report),
-        _small_table(report, Workload.KEPT),
-        _small_table(report, Workload.NEW),
+        conditions_text(report.machine, report.loads, report.strangers),
+        _small_table_of(report, Workload.KEPT),
+        _small_table_of(report, Workload.NEW),
         _large_table(report),
         _memory_table(report),
         verdict_table(report.verdicts),
@@ -72,30 +72,34 @@ def render_json(report: Report) -> str:
         "loads": list(report.loads),
         "strangers": list(report.strangers),
         "large_bytes": report.large_bytes,
-        "samples": [
-            {"workload": workload.value, "server": server, "round": number}
-            | dataclasses.asdict(sample.run)
-            | {"cpu_s": dict(sample.cpu_s)}
-            for (workload, server), samples in report.samples.items()
-            for number, sample in enumerate(samples)
-        ],
+        "samples": samples_json(report.samples),
         "memory": {
             server: {member: dataclasses.asdict(memory) for member, memory in members.items()}
             for server, members in report.memory.items()
         },
-        "verdicts": [
-            dataclasses.asdict(verdict) | {"is_met": verdict.is_met} for verdict in report.verdicts
-        ],
+        "verdicts": [verdict.to_json() for verdict in report.verdicts],
     }
     return json.dumps(found, indent=1) + "\n"
 
 
-def _conditions(report: Report) -> str:
+def samples_json(samples_of: Samples) -> list[dict[str, object]]:
+    """Every sample as JSON can say it."""
+    return [
+        {"workload": workload.value, "server": server, "round": number}
+        | dataclasses.asdict(sample.run)
+        | {"cpu_s": dict(sample.cpu_s), "load_cpu_s": sample.load_cpu_s}
+        for (workload, server), samples in samples_of.items()
+        for number, sample in enumerate(samples)
+    ]
+
+
+def conditions_text(machine: str, loads: Sequence[float], strangers: Sequence[float]) -> str:
+    """The machine, the rounds, and what else went on; see `Report`."""
     lines = [
-        report.machine,
-        f"rounds                      {len(report.strangers)}, interleaved; medians (low-high)",
-        f"load average                {_listed(report.loads)}",
-        f"cores busy with other work  {_listed(report.strangers)}",
+        machine,
+        f"rounds                      {len(strangers)}, interleaved; medians (low-high)",
+        f"load average                {_listed(loads)}",
+        f"cores busy with other work  {_listed(strangers)}",
     ]
     return "\n".join(lines)
 
@@ -118,19 +122,38 @@ def _front_of(sample: Sample) -> str:
     return next((name for name in (ROUTER, "nginx") if name in sample.cpu_s), "")
 
 
-def _beside_lone(
-    report: Report, workload: Workload, server: str, figure: Callable[[Sample], float]
+def _beside(
+    samples: Samples,
+    workload: Workload,
+    server: str,
+    figure: Callable[[Sample], float],
+    lone: str = LONE,
 ) -> str:
-    ratio = ratio_of(report.samples, workload, server, figure)
-    return "1" if server == LONE else spread_text(ratio, ".2f")
+    ratio = ratio_of(samples, workload, server, figure, lone)
+    return "1" if server == lone else spread_text(ratio, ".2f")
 
 
-def _small_table(report: Report, workload: Workload) -> str:
+def small_table(
+    title: str,
+    samples_of: Samples,
+    workload: Workload,
+    servers: Sequence[str],
+    lone: str = LONE,
+) -> str:
+    """Speed and cost of small requests, with a row for each server.
+
+    Args:
+        title: Above the table.
+        samples_of: Of all rounds.
+        workload: Which of them.
+        servers: The rows, in this order.
+        lone: The server that the others are compared with.
+    """
     lines = [
         ["server", "replies/s", "x lone", "CPU us/reply", "front", "app", "x lone", "p50", "p99 ms"]
     ]
-    for server in _servers(report, workload):
-        samples = report.samples[workload, server]
+    for server in servers:
+        samples = samples_of[workload, server]
         fronts = [s.cpu_of_s(_front_of(s)) / s.run.count * 1e6 for s in samples]
         alls = [s.cpu_per_unit_s * 1e6 for s in samples]
         apps = [total - front for total, front in zip(alls, fronts, strict=True)]
@@ -138,16 +161,21 @@ def _small_table(report: Report, workload: Workload) -> str:
             [
                 server,
                 spread_text(spread_of([s.rate for s in samples]), ",.0f"),
-                _beside_lone(report, workload, server, rate),
+                _beside(samples_of, workload, server, rate, lone),
                 spread_text(spread_of(alls), ".0f"),
                 f"{spread_of(fronts).median:.0f}" if _front_of(samples[0]) else "-",
                 f"{spread_of(apps).median:.0f}",
-                _beside_lone(report, workload, server, cpu_per_unit),
+                _beside(samples_of, workload, server, cpu_per_unit, lone),
                 f"{spread_of([s.run.p50_ms for s in samples]).median:.1f}",
                 f"{spread_of([s.run.p99_ms for s in samples]).median:.1f}",
             ]
         )
-    return table_text(f"{workload.value}: 1 KiB in, 1 KiB out", lines)
+    return table_text(title, lines)
+
+
+def _small_table_of(report: Report, workload: Workload) -> str:
+    title = f"{workload.value}: 1 KiB in, 1 KiB out"
+    return small_table(title, report.samples, workload, _servers(report, workload))
 
 
 def _large_table(report: Report) -> str:
@@ -160,7 +188,7 @@ def _large_table(report: Report) -> str:
             [
                 server,
                 spread_text(spread_of([s.rate for s in samples]), ".2f"),
-                _beside_lone(report, workload, server, rate),
+                _beside(report.samples, workload, server, rate),
                 spread_text(spread_of([s.cpu_per_unit_s for s in samples]), ".2f"),
                 spread_text(front, ".3f") if _front_of(samples[0]) else "-",
             ]

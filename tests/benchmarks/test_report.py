@@ -86,5 +86,6 @@ def test_json_has_every_sample_and_verdict(report: Report) -> None:
         "p50_ms": 1.5,
         "p99_ms": 0.0,
         "cpu_s": {"shard 0": 0.05},
+        "load_cpu_s": 0.0,
     }
     assert [v["is_met"] for v in found["verdicts"]].count(False) > 0
