@@ -117,9 +117,11 @@ class Agents:
         await self.ends[key].wait()
         return JSONResponse({})
 
-    async def run(self, base_url: str, rollout_id: str, attempt: int = 0) -> httpx.Response:
-        """`POST /run`, with the agents' address."""
-        body = {"rollout_id": rollout_id, "attempt": attempt, "agent_url": self.url}
+    async def run(
+        self, base_url: str, rollout_id: str, attempt: int = 0, **more: object
+    ) -> httpx.Response:
+        """`POST /run`, with the agents' address and more members of the body."""
+        body = {"rollout_id": rollout_id, "attempt": attempt, "agent_url": self.url, **more}
         return await self.client.post(f"{base_url}/run", json=body)
 
     def expect(
@@ -133,14 +135,16 @@ class Agents:
         self.ends[key] = asyncio.Event()
         return self.orders[key], self.ends[key]
 
-    async def begin(self, base_url: str, rollout_id: str, attempt: int = 0) -> Played:
-        """Run an episode until its agent has the grants.
+    async def begin(
+        self, base_url: str, rollout_id: str, attempt: int = 0, **more: object
+    ) -> Played:
+        """Run an episode until its agent has the grants; arguments as for `run`.
 
         Raises:
             EpisodeEndedError: It ended before.
         """
         order, is_over = self.expect(rollout_id, attempt)
-        run = asyncio.create_task(self.run(base_url, rollout_id, attempt))
+        run = asyncio.create_task(self.run(base_url, rollout_id, attempt, **more))
         await asyncio.wait((order, run), return_when=asyncio.FIRST_COMPLETED)
         if not order.done():
             reply = await run
