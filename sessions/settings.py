@@ -64,6 +64,8 @@ class Settings:
     spool_dir: str = ""
     tokenizer: str = ""
     tito_family: str = "auto"
+    max_turns: int = 0
+    max_session_tokens: int = 0
     cancel_on_disconnect: bool = False
     sse_keepalive_s: float = 3.0
     episode_header: str = "X-NeMo-Gym-Episode-Token"
@@ -278,6 +280,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "replay_incremental": _flag,
     "replay_budget_bytes": _whole(0, 1 << 50),
     "ingest_budget_bytes": _whole(1 << 20, 1 << 50),
+    "max_turns": _whole(0, 1 << 50),
+    "max_session_tokens": _whole(0, 1 << 50),
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
     "episode_header": _header_name,

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from sessions.core.session import Session
+from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
 from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSessionError
 
 
@@ -50,11 +51,14 @@ class SessionRegistry:
     def __len__(self) -> int:
         return len(self._open)
 
-    def create_session(self, session_id: str | None = None) -> Session:
+    def create_session(
+        self, session_id: str | None = None, options: SessionOptions = DEFAULT_OPTIONS
+    ) -> Session:
         """Open a session.
 
         Args:
             session_id: Its id; None to mint one.
+            options: How it behaves.
 
         Raises:
             LocalProtocolError: A session of that id is open or ended; it is untouched.
@@ -63,7 +67,7 @@ class SessionRegistry:
             session_id = self._mint()
         if session_id in self._open or session_id in self._ended:
             raise LocalProtocolError(f"session {session_id} exists already")
-        session = self._open[session_id] = Session(session_id)
+        session = self._open[session_id] = Session(session_id, options)
         session.used_at = self._now()
         return session
 

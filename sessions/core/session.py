@@ -18,6 +18,8 @@ from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.histories.history import History
 from sessions.core.histories.linear import LinearHistory
 from sessions.core.json_text import JsonObject
+from sessions.core.session_limits import SessionLimits
+from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
 from sessions.errors import GoneSessionError
 
 _CANCELLED_KEPT: Final = 64
@@ -27,12 +29,16 @@ class Session:
     """See the module docstring.
 
     Attributes:
+        options: What its client decided when it was opened.
+        limits: What it holds, and whether it takes more.
         used_at: When somebody asked for it last, by the registry's clock.
         turns_in_flight: Turns that run; it does not expire meanwhile.
     """
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, options: SessionOptions = DEFAULT_OPTIONS) -> None:
         self.session_id: Final = session_id
+        self.options: Final = options
+        self.limits: Final = SessionLimits(options)
         self.history: Final[History] = LinearHistory()
         self.lock: Final = asyncio.Lock()
         # The newest only: a client that always hangs up must not fill the memory.

@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
 from starlette.responses import Response
 
 from sessions.core.asking import Asking
-from sessions.core.chat_request import parse_chat_request
+from sessions.core.chat_request import ChatRequest, parse_chat_request
 from sessions.core.client_request import ClientRequest
 from sessions.core.headers import EngineHeaders, reply_headers_of
 from sessions.core.json_text import Json, JsonObject, parse_engine_json
@@ -40,8 +40,10 @@ from sessions.core.replies import (
 from sessions.core.running_turns import RunningTurns
 from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import parse_samples_request
+from sessions.core.sampling import with_sampling
 from sessions.core.session import Session
 from sessions.core.session_metadata import SessionMetadata
+from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions, parse_session_options
 from sessions.core.turn_preparer import ReplayRules, TurnPreparer
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
@@ -76,6 +78,7 @@ class CoreRules:
         replay: What is asked for of routed experts.
         replay_budget_bytes: Stored replay from which on no session is opened.
         ingest_budget_bytes: Bytes of replies in flight from which on others wait.
+        session: What a session is opened with unless its client says otherwise.
     """
 
     keepalive_s: float
@@ -83,6 +86,7 @@ class CoreRules:
     replay: ReplayRules
     replay_budget_bytes: int
     ingest_budget_bytes: int
+    session: SessionOptions = DEFAULT_OPTIONS
 
 
 class SessionCore:
@@ -151,17 +155,20 @@ class SessionCore:
         """
         self._registry.find(session_id)
 
-    def create(self, origin: str) -> Response:
+    def create(self, origin: str, body: bytes = b"") -> Response:
         """Open a session.
 
         Args:
             origin: Under which URL the client reaches us, without a slash at the end.
+            body: What the session shall be like; may be empty.
 
         Raises:
+            RequestError: The body is malformed.
             OverloadedError: Too much replay is stored.
         """
+        options = parse_session_options(body, self._rules.session)
         self._replay_budget.check_create()
-        session_id = self._registry.create_session().session_id
+        session_id = self._registry.create_session(options=options).session_id
         base = f"{origin}/sessions/{session_id}"
         return json_reply_of(
             {
@@ -303,7 +310,7 @@ class SessionCore:
         self._engine.forget(session.session_id)
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
-        chat = parse_chat_request(request.body)
+        chat = _enforced(parse_chat_request(request.body), session.options)
         self._replay_budget.check_turn()
         turn = self.turns.start(session, self._runner.run(session, request, chat))
         # A session idles from the end of its last turn on, not from that turn's beginning.
@@ -327,6 +334,10 @@ class SessionCore:
                 affinity=session_id,
             )
         )
+
+
+def _enforced(chat: ChatRequest, options: SessionOptions) -> ChatRequest:
+    return replace(chat, body=with_sampling(chat.body, options.sampling))
 
 
 def _turn_reply_of(done: TurnReply, *, is_stream: bool) -> Response:

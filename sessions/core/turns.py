@@ -27,14 +27,14 @@ from sessions.core.engine_errors import context_error_of
 from sessions.core.events import events_of
 from sessions.core.headers import EngineHeaders
 from sessions.core.histories.checkpoint import Checkpoint, Plan
-from sessions.core.json_text import render_json
+from sessions.core.json_text import JsonObject, render_json
 from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
 from sessions.core.sampled import Sampled, sampled_in
 from sessions.core.session import Session
 from sessions.core.shared_ids import SharedIds
 from sessions.core.taken_reply import TakenReply
-from sessions.core.turn_facts import ROUTED_EXPERTS, facts_of
+from sessions.core.turn_facts import ROUTED_EXPERTS, TurnFacts, facts_of
 from sessions.core.turn_preparer import PreparedTurn, TurnPreparer
 from sessions.engine.engine import EngineReply, EngineRequest
 from sessions.errors import EngineReplyUnusableError
@@ -43,6 +43,8 @@ from sessions.replay.blobs import ReplayStore
 _log = logging.getLogger(__name__)
 
 CHAT_PATH: Final = "/v1/chat/completions"
+# The model was cut off: by a limit of tokens, or by somebody else (a weight update, for example).
+PARTIAL_REASONS: Final = ("length", "abort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ class TurnRunner:
         async with session.lock:
             session.check_open()
             prepared = await self._preparer.prepare(session.history, chat)
+            session.limits.check_turn(prepared.plan, len(prepared.prompt_ids))
         asked = self._asking.ask(
             session.session_id,
             EngineRequest(
@@ -165,6 +168,7 @@ class TurnRunner:
             before=plan.base.facts if plan.base is not None else None,
         )
         told = {"timestamp": now, "request_timestamp": arrived, "method": "POST", "path": CHAT_PATH}
+        told |= _told_of(facts)
         if facts.replay_error:
             told["replay_error"] = facts.replay_error
             _log.warning(
@@ -175,20 +179,18 @@ class TurnRunner:
         )
         token_ids = prepared.prompt_ids + sampled.token_ids
         base_ids = plan.base.ids if plan.base is not None else None
-        dropped = session.history.commit(
-            plan,
-            sampled.message,
-            Checkpoint(
-                ids=base_ids.followed(token_ids) if base_ids is not None else SharedIds(token_ids),
-                ids_text=prepared.prompt_text.followed(token_ids, len(prepared.prompt_ids)),
-                messages_text=prepared.engine_body.messages,
-                message_end=len(plan.stored) + len(plan.tail) + 1,
-                record=record,
-                facts=facts,
-                tools=chat.tools,
-                template_kwargs=prepared.template_kwargs,
-            ),
+        turn = Checkpoint(
+            ids=base_ids.followed(token_ids) if base_ids is not None else SharedIds(token_ids),
+            ids_text=prepared.prompt_text.followed(token_ids, len(prepared.prompt_ids)),
+            messages_text=prepared.engine_body.messages,
+            message_end=len(plan.stored) + len(plan.tail) + 1,
+            record=record,
+            facts=facts,
+            tools=chat.tools,
+            template_kwargs=prepared.template_kwargs,
         )
+        dropped = session.history.commit(plan, sampled.message, turn)
+        session.limits.count(plan, turn, dropped)
         for checkpoint in dropped:
             self._replay.discard(session.session_id, checkpoint.record.blobs)
 
@@ -197,7 +199,21 @@ def _obstacle_to(session: Session, plan: Plan) -> str:
     """Why a turn cannot be committed, in a word for the log; empty if it can."""
     if session.is_ended:
         return "ended"
+    if not session.limits.has_room(plan):
+        return "full"
     return "" if session.history.can_commit(plan) else "overtaken"
+
+
+def _told_of(facts: TurnFacts) -> JsonObject:
+    """What a record says of how its turn was sampled; what is not known is absent."""
+    told: JsonObject = {}
+    if facts.finish_reason:
+        told["finish_reason"] = facts.finish_reason
+    if facts.finish_reason in PARTIAL_REASONS:
+        told["partial"] = True
+    if facts.weight_version:
+        told["weight_version"] = facts.weight_version
+    return told
 
 
 def _render(sampled: Sampled, chat: ChatRequest, prompt_ids: array[int]) -> bytes:

@@ -29,6 +29,7 @@ from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
 from sessions.core.routes import Operation, Route, route_of
 from sessions.core.session_core import CoreRules, SessionCore
+from sessions.core.session_options import SessionOptions
 from sessions.core.turn_preparer import ReplayRules
 from sessions.engine.http_engines import HttpEngines
 from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
@@ -179,6 +180,9 @@ def _rules_of(settings: Settings) -> CoreRules:
         ),
         replay_budget_bytes=settings.replay_budget_bytes or half_of_a_share,
         ingest_budget_bytes=settings.ingest_budget_bytes,
+        session=SessionOptions(
+            max_turns=settings.max_turns, max_session_tokens=settings.max_session_tokens
+        ),
     )
 
 
@@ -227,7 +231,7 @@ class RolloutEndpoint:
         if operation is Operation.GREET:
             return json_reply_of(_GREETING)
         if operation is Operation.CREATE:
-            return core.create(self._public_url or origin_of(scope, self._bind))
+            return core.create(self._public_url or origin_of(scope, self._bind), body)
         request = ClientRequest(
             method="GET" if scope["method"] == "HEAD" else scope["method"],
             query=scope["query_string"],

@@ -33,13 +33,18 @@ from sessions.replay.npy_head import LIMIT_CHARS
 from sessions.replay.session_blobs import CANDIDATES
 from sessions.settings import Settings, read_settings, variable_of
 from sessions.shard.exchange import LEFTOVER_LIMIT_BYTES
+from sessions.turn_errors import TurnLimitError
 from sessions.wire.chunked import LINE_LIMIT_BYTES
 from tests.support.pages import ROOT, project_files, rows_of, section_of
 
 T = TypeVar("T")
 RANGE: Final = re.compile(r"^([\d.]+) to ([\d.]+)")
 RULE_WORDS: Final = re.compile(r"\brules? (\d+(?:(?:, | and |, and )\d+)*)")
-ERROR_MODULES: Final = (ClientVisibleError.__module__, EpisodeNotRunningError.__module__)
+ERROR_MODULES: Final = (
+    ClientVisibleError.__module__,
+    EpisodeNotRunningError.__module__,
+    TurnLimitError.__module__,
+)
 TEST_NAME: Final = re.compile(r"`(tests/\w+)::(test_\w+)`")
 
 

@@ -17,6 +17,7 @@ from sessions.core.client_request import ClientRequest
 from sessions.core.headers import EngineHeaders
 from sessions.core.registry import SessionRegistry
 from sessions.core.session_core import CoreRules, SessionCore
+from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
 from sessions.core.turn_preparer import ReplayRules
 from sessions.engine.engine import EngineReply
 from sessions.replay.file_store import open_replay_store
@@ -38,6 +39,7 @@ class Desk:
         replay_budget_bytes: int = 1 << 30,
         incremental: bool = False,
         labels: EngineHeaders | None = None,
+        session: SessionOptions = DEFAULT_OPTIONS,
     ) -> None:
         self.prompts = prompts
         self.engine = ScriptedEngine(*(answers or [self.says("ok")]))
@@ -57,12 +59,14 @@ class Desk:
                 replay=ReplayRules(is_wanted=routing_replay, is_incremental=incremental),
                 replay_budget_bytes=replay_budget_bytes,
                 ingest_budget_bytes=1 << 30,
+                session=session,
             ),
         )
 
-    def open(self) -> str:
-        """A new session's id."""
-        session_id: str = json.loads(bytes(self.core.create("http://x").body))["session_id"]
+    def open(self, **options: object) -> str:
+        """A new session's id; the options are the body of the request."""
+        body = json.dumps(options).encode() if options else b""
+        session_id: str = json.loads(bytes(self.core.create("http://x", body).body))["session_id"]
         return session_id
 
     def says(self, text: str, **changes: Any) -> EngineReply:  # noqa: ANN401 - JSON
@@ -93,6 +97,12 @@ class Desk:
         """One turn; a message that is a str is the user's."""
         body = json.dumps({"messages": [user(m) for m in messages], **fields}).encode()
         return await self.core.chat(session_id, self.request(body))
+
+    def chat_later(
+        self, session_id: str, *messages: object, **fields: object
+    ) -> asyncio.Task[Response]:
+        """One turn in a task of its own; the caller awaits it."""
+        return asyncio.create_task(self.chat(session_id, *messages, **fields))
 
     async def read(self, session_id: str, query: bytes = b"") -> dict[str, Any]:
         """The session as a GET shows it."""

@@ -1,0 +1,29 @@
+"""Errors of turns that a session's own rules refuse, in the same shape as all others.
+
+Apart from `sessions.errors` only because one file shall stay small; the same rules hold. All of
+them are final: the same request will never work.
+
+Spec: docs/errors.md#statuses
+"""
+
+from __future__ import annotations
+
+from sessions.errors import UnprocessableError
+
+
+class TurnLimitError(UnprocessableError):
+    """The session has as many turns as it may have."""
+
+    code = "turn_limit_reached"
+
+
+class TokenLimitError(UnprocessableError):
+    """The session has as many tokens as it may have."""
+
+    code = "token_limit_reached"
+
+
+class IdempotencyKeyReusedError(UnprocessableError):
+    """An idempotency key that the session has seen with another body."""
+
+    code = "idempotency_key_reused"
