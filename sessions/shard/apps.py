@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from sessions.errors import SettingsError
 from sessions.lending.group import Group
 from sessions.lending.tally import Tally
-from sessions.routing.claimed_kinds import episode_kind
+from sessions.routing.claimed_kinds import EPISODE_STOPS, episode_kind
 from sessions.routing.kind_text import kinds_to_text
 from sessions.routing.kinds import ROLLOUT, SessionKind
 from sessions.settings import SIMULATED_ENGINE, check_app_settings
@@ -154,7 +154,7 @@ def _environment_app(environment: ToolEnvironment, group: Group) -> LoadedApp:
         open_sessions=lambda: environment.open_episodes,
         tally_of=lambda _: Tally(),
         sweep=environment.sweep,
-        kinds=(kind,),
+        kinds=(kind, EPISODE_STOPS),
         goes_on=True,
     )
 

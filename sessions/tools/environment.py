@@ -17,13 +17,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from sessions.tools.context import ToolContext
+from sessions.tools.direct_http import direct_route
 from sessions.tools.episode import Episode
 from sessions.tools.episode_runner import EpisodeRunner
 from sessions.tools.grants import Grants
 from sessions.tools.tool import Tool
 from sessions.tools.tool_app import tool_app
+
+RUN_PATH: Final = "/run"
 
 
 class ToolEnvironment:
@@ -98,7 +102,9 @@ class ToolEnvironment:
     def app(self) -> Starlette:
         """The application of this environment; made once."""
         runner = self._episode_runner
-        return tool_app(runner.answer, runner.registry, self._tool_life, self.context.mcp)
+        routes = [Route(RUN_PATH, runner.answer, methods=["POST"]), runner.stops.route]
+        routes.append(direct_route(runner.registry))
+        return tool_app(routes, runner.registry, self._tool_life, self.context.mcp)
 
     async def sweep(self) -> None:
         """Take no more episodes, cancel those that run and wait for their clean-up.

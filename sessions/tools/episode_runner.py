@@ -27,6 +27,7 @@ from sessions.tools.episode import Episode
 from sessions.tools.episode_registry import EpisodeRegistry, claim_key_of
 from sessions.tools.grants import Grants, grants_of
 from sessions.tools.http_json import json_reply_of, read_object, run_while_connected
+from sessions.tools.rollout_stops import RolloutStops
 from sessions.tools.served_episode import ServedEpisode
 from sessions.tools.tool import Tool, tool_of
 
@@ -41,6 +42,7 @@ class EpisodeRunner:
 
     Attributes:
         registry: The episodes whose tools are served.
+        stops: Stops them.
     """
 
     def __init__(self, context: ToolContext, run: Run) -> None:
@@ -51,6 +53,7 @@ class EpisodeRunner:
             run: Plays one episode.
         """
         self.registry: Final = EpisodeRegistry(context.run_secret, context.episode_header)
+        self.stops: Final = RolloutStops()
         self._context = context
         self._run = run
         self._running: set[asyncio.Task[Any]] = set()
@@ -84,12 +87,21 @@ class EpisodeRunner:
         token = sign_episode_token(self._context.run_secret, episode.id.key, nonce)
         claim = claim_key_of(episode.id)
         await self._context.claims.claim(claim)
+
+        def stop() -> bool:
+            was_running = not episode.is_stopped
+            served.close()
+            episode.stopped.set()
+            return was_running
+
         try:
             self.registry.add(served)
+            self.stops.add(episode.id.key, stop)
             yield grants_of(episode.origin, self._context.episode_header, token)
         finally:
             # Without a wait up to here, so that no cancellation can come between.
             served.close()
+            self.stops.remove(episode.id.key)
             self.registry.remove(served)
             self._context.claims.release(claim)
             await served.wait_ended(self._context.cleanup_s)

@@ -1,44 +1,40 @@
-"""The application of a tool environment, put together: the run endpoint and the transports.
+"""The application of an environment, put together: its own routes and MCP.
 
 Spec: docs/tools.md#routes
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from sessions.tools.direct_http import direct_route
-from sessions.tools.episode_registry import EpisodeRegistry
 from sessions.tools.http_json import Answered, answer_http_exception
-from sessions.tools.mcp_endpoint import McpEndpoint
+from sessions.tools.mcp_endpoint import McpEndpoint, ToolsOfRequest
 from sessions.tools.mcp_rules import McpRules
-
-RUN_PATH = "/run"
 
 
 def tool_app(
-    run: Callable[[Request], Awaitable[Response]],
-    registry: EpisodeRegistry,
+    routes: Sequence[Route],
+    tools_of: ToolsOfRequest,
     life: Callable[[Starlette], AbstractAsyncContextManager[None]],
     mcp_rules: McpRules,
+    outer: Sequence[Middleware] = (),
 ) -> Starlette:
     """Put an application together.
 
     Args:
-        run: Answers `POST /run`.
-        registry: Finds the episode of a call.
+        routes: Of the environment, in the order in which they are tried.
+        tools_of: Finds the tools of a request for MCP.
         life: The lifespan of the environment.
         mcp_rules: What the operator decided about MCP.
+        outer: Sees all replies, those to failed requests too.
     """
-    mcp = McpEndpoint(registry, mcp_rules)
+    mcp = McpEndpoint(tools_of, mcp_rules)
 
     @asynccontextmanager
     async def serving(app: Starlette) -> AsyncIterator[None]:
@@ -46,8 +42,8 @@ def tool_app(
             yield
 
     app = Starlette(
-        routes=[Route(RUN_PATH, run, methods=["POST"]), direct_route(registry), *mcp.routes],
-        middleware=[Middleware(Answered)],
+        routes=[*mcp.routes, *routes],
+        middleware=[*outer, Middleware(Answered)],
         exception_handlers={HTTPException: answer_http_exception},
         lifespan=serving,
     )

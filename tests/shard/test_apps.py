@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sessions.errors import SettingsError
-from sessions.routing.claimed_kinds import episode_kind
+from sessions.routing.claimed_kinds import EPISODE_STOPS, episode_kind
 from sessions.routing.kinds import ROLLOUT, HeaderNaming, Ownership, SessionKind
 from sessions.settings import check_app_settings, read_settings
 from sessions.shard.apps import LoadedApp, load_app
@@ -75,7 +75,8 @@ def test_a_tool_environment_has_episodes_and_goes_on():
     environ = {"SESSIONS_APP": ENVIRONMENT, "SESSIONS_EPISODE_HEADER": "X-Own"}
     group = group_of(environ)
     loaded = load_app(group, 0)
-    assert (loaded.kinds, loaded.goes_on) == ((episode_kind("X-Own", group.run_secret),), True)
+    kinds = (episode_kind("X-Own", group.run_secret), EPISODE_STOPS)
+    assert (loaded.kinds, loaded.goes_on) == (kinds, True)
 
 
 def test_an_application_that_holds_its_sessions_gets_the_claims_of_its_shard():
@@ -124,7 +125,7 @@ async def test_a_tool_environment_is_made_with_what_its_shard_knows(
     assert (context.cleanup_s, context.episode_header) == (7.0, "X-Episode")
     assert context.run_secret == group_of(environ).run_secret
     assert loaded.goes_on
-    assert [kind.name for kind in loaded.kinds] == ["episode"]
+    assert [kind.name for kind in loaded.kinds] == ["episode", "episode"]
 
 
 @pytest.mark.parametrize(

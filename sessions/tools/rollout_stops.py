@@ -1,0 +1,56 @@
+"""Stops of rollouts: `POST /ng-rollout/{rollout}/stop` ends one that runs, and lets it be graded.
+
+The rollout is named by the path alone: its id, with `-a<N>` behind it for a retry. Its agent's
+further calls are answered as gone, and those that run are cancelled; what the environment has of it
+stays, so that a verdict can still be made. Who claimed the rollout is reached by its claim.
+
+Spec: docs/tools.md#stopping-a-rollout
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sessions.tools.http_json import json_reply_of
+from sessions.tools.served_tools import not_running_error
+
+_PATH: Final = "/ng-rollout/{rollout}/stop"
+Stop = Callable[[], bool]
+
+
+class RolloutStops:
+    """The rollouts that can be stopped on this shard, by name."""
+
+    def __init__(self) -> None:
+        self._stops: dict[str, Stop] = {}
+
+    def add(self, rollout: str, stop: Stop) -> None:
+        """Let a rollout be stopped; whoever calls this holds its claim.
+
+        Args:
+            rollout: Its name; see `EpisodeId.key`.
+            stop: Stops it, again too; whether it ran until now.
+        """
+        self._stops[rollout] = stop
+
+    def remove(self, rollout: str) -> None:
+        """It is over; one that is not there is ignored."""
+        self._stops.pop(rollout, None)
+
+    @property
+    def route(self) -> Route:
+        """Where rollouts are stopped."""
+        return Route(_PATH, self._answer, methods=["POST"])
+
+    async def _answer(self, request: Request) -> Response:
+        rollout = request.path_params["rollout"]
+        stop = self._stops.get(rollout)
+        if stop is None:
+            raise not_running_error()
+        status = "stopped" if stop() else "already_stopped"
+        return json_reply_of({"rollout": rollout, "status": status})
