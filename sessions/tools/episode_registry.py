@@ -16,8 +16,8 @@ from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import EPISODE
 from sessions.routing.episode_tokens import read_episode_token
 from sessions.routing.episodes import EpisodeId
+from sessions.tools.open_work import not_running_error
 from sessions.tools.served_episode import ServedEpisode
-from sessions.tools.served_tools import not_running_error
 
 
 def claim_key_of(episode: EpisodeId) -> bytes:

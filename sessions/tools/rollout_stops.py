@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sessions.tools.http_json import json_reply_of
-from sessions.tools.served_tools import not_running_error
+from sessions.tools.open_work import not_running_error
 
 _PATH: Final = "/ng-rollout/{rollout}/stop"
 Stop = Callable[[], bool]

@@ -17,7 +17,7 @@ import asyncio
 import enum
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -26,7 +26,7 @@ import msgspec
 
 from sessions.episode_errors import EpisodeNotRunningError, UnknownToolError
 from sessions.errors import ClientVisibleError, InternalError, LocalProtocolError
-from sessions.tools.cleanup import wait_through
+from sessions.tools.open_work import OpenWork
 from sessions.tools.tool import Tool
 
 _log: Final = logging.getLogger(__name__)
@@ -70,12 +70,7 @@ class ToolCall:
         return told
 
 
-def not_running_error() -> EpisodeNotRunningError:
-    """The answer for an episode that is over, or never was."""
-    return EpisodeNotRunningError("this episode is not running on this server")
-
-
-class ServedTools:
+class ServedTools(OpenWork):
     """Runs calls; see the module docstring.
 
     Attributes:
@@ -92,6 +87,7 @@ class ServedTools:
         Raises:
             LocalProtocolError: Two tools have one name.
         """
+        super().__init__()
         named: dict[str, Tool] = {}
         for tool in tools:
             if tool.name in named:
@@ -99,13 +95,6 @@ class ServedTools:
             named[tool.name] = tool
         self.tools: Mapping[str, Tool] = MappingProxyType(named)
         self._calls = calls
-        self._running: set[asyncio.Future[Any]] = set()
-        self._gone: Callable[[], EpisodeNotRunningError] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether calls are served."""
-        return self._gone is None
 
     def tool_named(self, name: str) -> Tool:
         """A tool.
@@ -114,8 +103,7 @@ class ServedTools:
             EpisodeNotRunningError: They are closed.
             UnknownToolError: There is none of that name.
         """
-        if self._gone is not None:
-            raise self._gone()
+        self.check_open()
         tool = self.tools.get(name)
         if tool is None:
             there = ", ".join(self.tools) or "none"
@@ -148,7 +136,7 @@ class ServedTools:
         try:
             found = tool.function(**checked)
             if inspect.isawaitable(found):
-                found = await self._wait(found)
+                found = await self.run(found)
             call.result = msgspec.to_builtins(found, str_keys=True)
         except asyncio.CancelledError:
             call.state = CallState.CANCELLED
@@ -166,46 +154,6 @@ class ServedTools:
             raise InternalError(told) from error
         call.state = CallState.DONE
         return call.result
-
-    def close(self, gone: Callable[[], EpisodeNotRunningError] = not_running_error) -> None:
-        """Serve no further call, and cancel those that run; again changes the answer alone.
-
-        Args:
-            gone: Makes the answer from now on.
-        """
-        self._gone = gone
-        for task in list(self._running):
-            task.cancel()
-
-    async def wait_ended(self, limit_s: float) -> None:
-        """Wait until no call runs any more, being closed; cancellations of the waiter come after.
-
-        Args:
-            limit_s: A tool that does not end by then is left behind, with a log line.
-        """
-        tasks = set(self._running)
-        if not tasks:
-            return
-        waiter = asyncio.ensure_future(asyncio.wait(tasks, timeout=limit_s))
-        try:
-            await wait_through(waiter)
-        finally:
-            left = sum(not task.done() for task in tasks)
-            if left:
-                _log.error("tools did not end with their episode count=%d", left)
-
-    async def _wait(self, found: Any) -> Any:  # noqa: ANN401 - what a tool gives
-        """Wait for an async tool in a task of its own, so that closing can end it."""
-        task = asyncio.ensure_future(found)
-        self._running.add(task)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if self._gone is not None:
-                raise self._gone() from None
-            raise
-        finally:
-            self._running.discard(task)
 
 
 def _members_of(arguments: object) -> Mapping[str, Any]:

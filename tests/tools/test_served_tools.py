@@ -26,7 +26,7 @@ class Stage:
         self.ran: list[str] = []
         self.go_on = asyncio.Event()
         tools: list[Callable[..., Any]] = [self.add, self.slow, self.refuse]
-        tools += [self.fail, self.odd, self.stubborn]
+        tools += [self.fail, self.odd]
         made = [tool_of(tool) for tool in tools]
         self.served = ServedTools(made, self.calls)
 
@@ -47,14 +47,6 @@ class Stage:
 
     def odd(self) -> object:
         return object()
-
-    async def stubborn(self) -> str:
-        self.ran.append("stubborn")
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            await self.go_on.wait()
-        return "late"
 
 
 async def test_calls_are_recorded_in_the_order_in_which_they_began():
@@ -97,18 +89,6 @@ async def test_what_is_closed_runs_nothing():
         with pytest.raises(EpisodeNotRunningError, match="not running on this server"):
             await stage.served.call(name, {"n": 1})
     assert (stage.ran, stage.calls, stage.served.is_open) == ([], [], False)
-
-
-async def test_who_closes_says_what_is_answered():
-    stage = Stage()
-    task = asyncio.create_task(stage.served.call("slow", {"n": 1}))
-    await wait_for(lambda: bool(stage.ran))
-    stage.served.close(lambda: EpisodeNotRunningError("stopped"))
-    with pytest.raises(EpisodeNotRunningError, match="stopped"):
-        await task
-    stage.served.close(lambda: EpisodeNotRunningError("closed"))
-    with pytest.raises(EpisodeNotRunningError, match="closed"):
-        await stage.served.call("add", {"n": 1})
 
 
 async def test_what_a_tool_says_is_shown_and_what_it_leaks_is_not():
@@ -154,22 +134,6 @@ async def test_a_caller_that_leaves_cancels_its_call_alone():
     stage.go_on.set()
     assert await staying == [2]
     assert [call.state for call in stage.calls] == [CallState.CANCELLED, CallState.DONE]
-
-
-async def test_the_end_is_waited_for_and_a_stubborn_tool_is_left_behind(
-    caplog: pytest.LogCaptureFixture,
-):
-    stage = Stage()
-    await stage.served.wait_ended(5.0)
-    slow = asyncio.create_task(stage.served.call("slow", {"n": 1}))
-    stubborn = asyncio.create_task(stage.served.call("stubborn", {}))
-    await wait_for(lambda: len(stage.ran) == 2)
-    stage.served.close()
-    await stage.served.wait_ended(0.05)
-    assert "tools did not end with their episode count=1" in caplog.text
-    stage.go_on.set()
-    await asyncio.wait((slow, stubborn))
-    assert isinstance(slow.exception(), EpisodeNotRunningError)
 
 
 def test_two_tools_of_one_name_are_refused():
