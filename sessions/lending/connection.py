@@ -19,6 +19,7 @@ import socket
 from typing import Final, Protocol, cast
 
 from sessions.errors import ClientVisibleError, HeadTooSlowError, draining_error
+from sessions.lending.place import Place
 from sessions.lending.probes import ProbeReply
 from sessions.lending.slots import Slot, SlotEvent, SlotState, SlotTable
 from sessions.routing.kinds import Named
@@ -42,8 +43,8 @@ _UNCACHED: Final = ("cache-control", "no-store")
 class Dispatcher(Protocol):
     """Who serves a request: the shards behind channels, or this process itself."""
 
-    def choose(self, named: Named | None) -> int:
-        """The shard that must serve a request.
+    def choose(self, named: Named | None) -> Place:
+        """Where a request must be served.
 
         Args:
             named: What session the request names, or None.
@@ -52,7 +53,7 @@ class Dispatcher(Protocol):
             ClientVisibleError: Nobody can; becomes the reply.
         """
 
-    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+    def lend(self, connection: Connection, place: Place, head: Head, payload: bytes) -> None:
         """Lend the connection for one exchange; `payload` starts with the head."""
 
     def release(self, slot: int, holders: list[int]) -> None:
@@ -84,8 +85,8 @@ class Reception(Protocol):
     def answer_probe(self, head: Head) -> ProbeReply | None:
         """The answer of a probe, or None if the request is none."""
 
-    def choose(self, head: Head) -> int:
-        """The shard that must serve a request; raises ClientVisibleError if nobody can."""
+    def choose(self, head: Head) -> Place:
+        """Where a request must be served; raises ClientVisibleError if nobody can."""
 
 
 _HEAD: Final = SlotState.HEAD  # naming an enum member costs 70 ns on Python 3.11
@@ -186,10 +187,6 @@ class Connection(asyncio.Protocol):
             self._wait_for_head(leftover)
         else:
             self._linger()
-
-    def lend_again(self, head: Head, shard: int, payload: bytes) -> None:
-        """Repeat a loan that a shard refused; the slot is in HEAD."""
-        self._front.dispatcher.lend(self, shard, head, payload)
 
     def go_on(self, unread: bytes) -> None:
         """Read on after the death of a shard; the slot is in HEAD.
@@ -345,17 +342,17 @@ class Connection(asyncio.Protocol):
             self._answer(head, probe.status, headers, probe.body)
             return
         try:
-            shard = self._front.choose(head)
+            place = self._front.choose(head)
         except ClientVisibleError as error:
             self._answer_error(head, error)
         else:
-            self._lend(head, shard)
+            self._lend(head, place)
 
-    def _lend(self, head: Head, shard: int) -> None:
+    def _lend(self, head: Head, place: Place) -> None:
         payload, self._buffer = self._buffer, b""
         if head.upgrades:
             payload = neutralise_upgrade(payload, head)
-        self._front.dispatcher.lend(self, shard, head, payload)
+        self._front.dispatcher.lend(self, place, head, payload)
 
     def _answer_error(self, head: Head, error: ClientVisibleError) -> None:
         self._answer(head, error.status, error.headers, refusal_body_of(error, head.path))

@@ -18,6 +18,7 @@ from typing import Final, cast
 from sessions.errors import ClientVisibleError, OverloadedError
 from sessions.lending.connection import LINGER_QUIET_S, Connection, Dispatcher
 from sessions.lending.group import Group
+from sessions.lending.place import Place
 from sessions.lending.probes import ProbeReply, is_probe, probe_reply
 from sessions.lending.slots import SlotTable
 from sessions.lending.waiting import wait_until
@@ -107,8 +108,8 @@ class Front:
             return None
         return probe_reply(head.path, self._group)
 
-    def choose(self, head: Head) -> int:
-        """The shard that must serve a request.
+    def choose(self, head: Head) -> Place:
+        """Where a request must be served.
 
         Raises:
             ClientVisibleError: The request names its session wrongly, or nobody can serve it.

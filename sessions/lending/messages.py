@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sessions.errors import LocalProtocolError
+from sessions.routing.claim_keys import CLAIM_KEY_BYTES
 
 _HEADER: Final = struct.Struct("<BBxxIIxxxxQ")  # kind, argument, slot, head length, generation
 _HEADER_BYTES: Final = _HEADER.size
@@ -52,6 +53,10 @@ class LendFlag(enum.IntFlag):
     DESCRIPTOR = 1  # the connection's descriptor comes with this message
     LAST = 2  # the group was told to stop: the reply shall carry `Connection: close`
     FINAL = 4  # the router has looked the body's session up: serve it, refer it to nobody
+    RESERVED = 8  # payload: a claim key first that is kept for this shard until the BACK
+
+
+_RESERVED: Final = int(LendFlag.RESERVED)
 
 
 class Keep(enum.IntEnum):
@@ -94,6 +99,11 @@ class Message(NamedTuple):
     head_bytes: int
     generation: int
     payload: bytes
+
+
+def request_in(lend: Message) -> bytes:
+    """The bytes of the request in a LEND."""
+    return lend.payload[CLAIM_KEY_BYTES:] if lend.argument & _RESERVED else lend.payload
 
 
 def encode_whole(message: Message) -> bytes:

@@ -1,8 +1,10 @@
 """The table of claims: which shard holds which claimed session.
 
-Shards fill it over their channels. A claim is taken once, and only its holder releases it. What a
-dead shard held stays known as dead, so that its sessions are told from those that ended; the
-oldest of these are forgotten, and a dead claim may be taken again. Pure: it knows no channel.
+Shards fill it over their channels. A claim is taken once, and only its holder releases it. While a
+shard serves requests that may open the session they name, its key is reserved: such requests find
+that shard, and no other may claim it. What a dead shard held stays known as dead, so that its
+sessions are told from those that ended; the oldest of these are forgotten, and a dead claim may be
+taken again. Pure: it knows no channel.
 
 Spec: docs/lending.md#claims
 """
@@ -25,7 +27,7 @@ class HeldBy:
     """Somebody holds the claim, and keeps it.
 
     Attributes:
-        shard: Its index; the claimant's own if it asks twice.
+        shard: Its index; the claimant's own if it asks twice, and that for which it is reserved.
     """
 
     shard: int
@@ -54,6 +56,7 @@ class ClaimTable:
         """
         self._live: dict[bytes, int] = {}
         self._dead: dict[bytes, int] = {}  # oldest first
+        self._reserved: dict[bytes, tuple[int, int]] = {}  # the shard, and how often
         self._dead_limit = dead_limit
 
     def __len__(self) -> int:
@@ -61,10 +64,13 @@ class ClaimTable:
         return len(self._live)
 
     def claim(self, key: bytes, shard: int) -> Granted | HeldBy:
-        """Take a claim for a live shard, unless a live shard holds it."""
+        """Take a claim for a live shard, unless a live one holds it or another has it reserved."""
         holder = self._live.get(key)
         if holder is not None:
             return HeldBy(holder)
+        reserved = self._reserved.get(key)
+        if reserved is not None and reserved[0] != shard:
+            return HeldBy(reserved[0])
         self._dead.pop(key, None)
         self._live[key] = shard
         return Granted()
@@ -74,8 +80,25 @@ class ClaimTable:
         if self._live.get(key) == shard:
             del self._live[key]
 
+    def reserve(self, key: bytes, shard: int) -> None:
+        """Keep a key for a shard that `find` gave, or for any if it gave none, once more."""
+        holder, count = self._reserved.get(key, (shard, 0))
+        if holder == shard:
+            self._reserved[key] = shard, count + 1
+
+    def unreserve(self, key: bytes, shard: int) -> None:
+        """Take one `reserve` back; what is not reserved for this shard is ignored."""
+        holder, count = self._reserved.get(key, (shard, 0))
+        if holder != shard:
+            return
+        if count > 1:
+            self._reserved[key] = shard, count - 1
+        else:
+            self._reserved.pop(key, None)
+
     def bury(self, shard: int) -> None:
-        """A shard died: its claims are dead from now on."""
+        """A shard died: its claims are dead from now on, and nothing is reserved for it."""
+        self._reserved = {key: kept for key, kept in self._reserved.items() if kept[0] != shard}
         for key in [key for key, holder in self._live.items() if holder == shard]:
             del self._live[key]
             self._dead[key] = shard
@@ -83,8 +106,10 @@ class ClaimTable:
             del self._dead[next(iter(self._dead))]
 
     def find(self, key: bytes) -> Holder | None:
-        """Who holds a claim, or None if nobody does that is known."""
+        """Who holds a claim or has it reserved, or None if nobody does that is known."""
         shard = self._live.get(key)
+        if shard is None and key in self._reserved:
+            shard = self._reserved[key][0]
         if shard is not None:
             return Holder(shard, is_live=True)
         shard = self._dead.get(key)

@@ -3,7 +3,8 @@
 `choose` finds the owner of the session that a request names, by hash or by claim; without one it
 takes the least loaded shard. `lend` sends the bytes read so far, with the descriptor when the shard
 holds no parked copy, and the answers BACK and REFUSE come to `on_message`, as do the claims of
-shards. Nothing here reads a body or waits.
+shards. Whoever names a session that requests can open is lent with its key reserved, so that all
+who name it at once meet in one shard. Nothing here reads a body or waits.
 
 Spec: docs/lending.md#router
 """
@@ -25,6 +26,7 @@ from sessions.errors import (
 )
 from sessions.lending.connection import Connection
 from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.lending.place import Place
 from sessions.router.claims import ClaimTable, HeldBy
 from sessions.router.shards import Loan, ShardLink, least_loaded
 from sessions.routing.claim_keys import CLAIM_KEY_BYTES, claim_key
@@ -36,6 +38,8 @@ from sessions.wire.head import Head
 # Plain ints: naming an enum member costs 70 ns on Python 3.11, and every exchange passes here.
 _LEND: Final = int(Kind.LEND)
 _DESCRIPTOR: Final = int(LendFlag.DESCRIPTOR)
+_FINAL: Final = int(LendFlag.FINAL)
+_RESERVED: Final = int(LendFlag.RESERVED)
 _BACK: Final = int(Kind.BACK)
 _KEPT: Final = int(Keep.KEPT)
 _ANSWERS: Final = (_BACK, int(Kind.REFUSE))
@@ -115,7 +119,7 @@ class Dispatch:
 
     # --- what the front calls
 
-    def choose(self, named: Named | None) -> int:
+    def choose(self, named: Named | None) -> Place:
         """The owner of a request, or the least loaded shard if it has none.
 
         Raises:
@@ -125,6 +129,7 @@ class Dispatch:
             ShardGoneError: The owner died, and the group goes on without it.
         """
         link: ShardLink | None
+        key = b""
         if self.cause:
             raise dying_error(self.cause)
         if self._is_draining:
@@ -138,13 +143,15 @@ class Dispatch:
             if not link.is_alive:
                 raise gone_error(link)
         else:
-            # Without a holder the session ended, or never was: any shard says so.
-            kind = named.kind.name
-            link = self._holder_of(claim_key(kind, named.key), kind)
-            link = link or self._newcomers_shard()
+            # Without a holder the session ended, or never was: any shard says so, or opens it.
+            kind = named.kind
+            key = claim_key(kind.name, named.key)
+            link = self._holder_of(key, kind.name) or self._newcomers_shard()
+            if kind.cookie is None:
+                key = b""  # heads of such kinds name what is open, or was
         if link.channel.is_over_limit:
-            raise OverloadedError(f"shard {link.index} is behind with its messages, try again soon")
-        return link.index
+            raise behind_error(link)
+        return Place(shard=link.index, key=key) if key else link.place
 
     def _newcomers_shard(self) -> ShardLink:
         link = least_loaded([n for n in self._alive if not n.channel.is_over_limit] or self._alive)
@@ -166,17 +173,21 @@ class Dispatch:
             raise gone_error(link, kind)
         return link
 
-    def lend(
-        self, connection: Connection, shard: int, head: Head, payload: bytes, flags: int = 0
-    ) -> None:
+    def lend(self, connection: Connection, place: Place, head: Head, payload: bytes) -> None:
         """Send the request to a shard, and the connection with it if it holds no copy."""
         connection.pause_reading()
+        shard = place.shard
         link = self.links[shard]
         slot = connection.slot
         needs_descriptor = slot.lend(shard)
-        link.loans[slot.number] = Loan(connection=connection, head=head)
-        if needs_descriptor:
-            flags |= _DESCRIPTOR
+        link.loans[slot.number] = Loan(connection=connection, place=place, head=head)
+        flags = _DESCRIPTOR if needs_descriptor else 0
+        if place.is_final:
+            flags |= _FINAL
+        if place.key:
+            self.claims.reserve(place.key, shard)
+            flags |= _RESERVED
+            payload = place.key + payload
         if self._is_leaving():
             flags |= LendFlag.LAST
         message = Message(_LEND, flags, slot.number, head.size, slot.generation, payload)
@@ -196,8 +207,14 @@ class Dispatch:
     def forget(self, connection: Connection) -> None:
         """The connection is gone: a late word about its loan means nothing."""
         for link in self.links.values():
-            if connection.slot.is_lent_to(link.index):
-                link.loans.pop(connection.slot.number, None)
+            number = connection.slot.number
+            if connection.slot.is_lent_to(link.index) and number in link.loans:
+                self._end_loan(link, number)
+
+    def _end_loan(self, link: ShardLink, number: int) -> None:
+        loan = link.loans.pop(number)
+        if loan.place.key:
+            self.claims.unreserve(loan.place.key, link.index)
 
     # --- what a channel calls
 
@@ -217,7 +234,7 @@ class Dispatch:
         connection = loan.connection
         if not connection.slot.is_current(link.index, generation):
             return
-        del link.loans[number]
+        self._end_loan(link, number)
         if kind == _BACK:
             if argument != _KEPT:
                 link.copies.pop(number, None)
@@ -229,7 +246,7 @@ class Dispatch:
         connection.slot.take_refusal(link.index)
         link.copies.pop(number, None)
         if argument == RefuseReason.NOT_PARKED:
-            connection.lend_again(loan.head, link.index, payload)
+            self.lend(connection, loan.place, loan.head, payload)
             return
         error = OverloadedError(f"shard {link.index} has no file descriptor left, try again soon")
         connection.answer_refused(error, loan.head, payload)
@@ -241,10 +258,13 @@ class Dispatch:
         connection.slot.take_back(link.index, kept=True)
         try:
             holder = self._holder_of(key) or link
-        except ShardGoneError as error:
+            if holder.channel.is_over_limit:
+                raise behind_error(holder)
+        except (ShardGoneError, OverloadedError) as error:
             connection.answer_refused(error, loan.head, request)
             return
-        self.lend(connection, holder.index, loan.head, request, LendFlag.FINAL)
+        place = Place(shard=holder.index, key=key, is_final=True)
+        self.lend(connection, place, loan.head, request)
 
     def _on_wish(self, link: ShardLink, message: Message) -> None:
         """What a shard says of itself.
@@ -278,6 +298,11 @@ class Dispatch:
         connection = link.copies.get(number)
         if connection is not None and connection.slot.drop_copy(link.index):
             self.release(number, [link.index])
+
+
+def behind_error(link: ShardLink) -> OverloadedError:
+    """The answer for a request whose shard does not read its messages (lending rule 15)."""
+    return OverloadedError(f"shard {link.index} is behind with its messages, try again soon")
 
 
 def gone_error(link: ShardLink, kind: str = "") -> ShardGoneError | McpSessionGoneError:

@@ -16,7 +16,7 @@ from sessions.errors import ClientVisibleError
 from sessions.lending.cells import Cells
 from sessions.lending.connection import Connection
 from sessions.lending.front import Front
-from sessions.lending.messages import Kind
+from sessions.lending.messages import Kind, request_in
 from sessions.lending.slots import SlotEvent
 from sessions.router.dispatch import Dispatch, died_error, gone_error
 from sessions.router.shards import Loan, ShardLink
@@ -54,7 +54,7 @@ def judge_and_go_on(link: ShardLink, front: Front, cells: Cells, dispatch: Dispa
         dispatch: Lends what may be lent again.
     """
     undelivered = {
-        m.slot: (m.generation, m.payload)
+        m.slot: (m.generation, request_in(m))
         for m in link.channel.undelivered()
         if m.kind == Kind.LEND  # the numbers of other messages mean other things
     }

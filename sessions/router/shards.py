@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 
 from sessions.lending.channel import Channel
 from sessions.lending.connection import Connection
+from sessions.lending.place import Place
 from sessions.wire.head import Head
 
 
 @dataclass(slots=True, kw_only=True)
 class Loan:
-    """An exchange that a shard has: whose it is, and its head, to repeat or answer it."""
+    """An exchange that a shard has: whose it is, its place and its head, to repeat or answer it."""
 
     connection: Connection
+    place: Place
     head: Head
 
 
@@ -39,6 +41,7 @@ class ShardLink:
         copies: Connections that were lent there and may be parked there, by slot number.
         sessions: Open sessions as the board told at the last refresh.
         newcomers: Requests without a session sent there since.
+        place: Of a request that it serves without more ado.
     """
 
     index: int
@@ -50,6 +53,11 @@ class ShardLink:
     is_alive: bool = True
     sessions: int = 0
     newcomers: int = 0
+    place: Place = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what every choice of this shard shares."""
+        self.place = Place(shard=self.index)
 
 
 def least_loaded(links: Sequence[ShardLink]) -> ShardLink:

@@ -96,6 +96,11 @@ class SessionKind:
     path_claim: str | None = None
     body: BodyNaming | None = None
 
+    @property
+    def is_opened_by_name(self) -> bool:
+        """Whether a request may open the very session that it names; else servers make names."""
+        return self.cookie is not None or self.body is not None
+
 
 @dataclass(slots=True)
 class Named:

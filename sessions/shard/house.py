@@ -10,10 +10,12 @@ Spec: docs/lending.md#lone-shard
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from sessions.errors import ClientVisibleError, LocalProtocolError, draining_error, starting_error
 from sessions.lending.connection import Connection
 from sessions.lending.group import Group
+from sessions.lending.place import Place
 from sessions.routing.kinds import Named
 from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange
@@ -22,7 +24,7 @@ from sessions.shard.sweep import Sweep
 from sessions.wire.gate import neutral_head
 from sessions.wire.head import Head
 
-_SELF = 0  # the lone shard's index
+_SELF: Final = Place(shard=0)
 
 
 class House:
@@ -63,7 +65,7 @@ class House:
 
     # --- what the front calls
 
-    def choose(self, named: Named | None) -> int:
+    def choose(self, named: Named | None) -> Place:
         """This process, while it takes requests.
 
         Raises:
@@ -76,10 +78,10 @@ class House:
             raise draining_error()
         return _SELF
 
-    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+    def lend(self, connection: Connection, place: Place, head: Head, payload: bytes) -> None:
         """Serve one exchange of the connection here."""
         slot = connection.slot
-        slot.lend(shard)
+        slot.lend(place.shard)
         self._borrowed[slot.number] = connection
         exchange = self._exchanges.get(slot.number)
         if exchange is None:
@@ -134,4 +136,4 @@ class House:
         transport.set_protocol(connection)
         if not kept:
             exchange.hand_over()
-        connection.take_back(_SELF, leftover, kept=kept)
+        connection.take_back(_SELF.shard, leftover, kept=kept)

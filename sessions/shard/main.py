@@ -137,10 +137,11 @@ def shard_app(loaded: LoadedApp, group: Group) -> ASGIApp:
 def _make_loans(
     loaded: LoadedApp, server: ShardServer, group: Group, claims: ChannelClaims
 ) -> Loans:
-    """Loans that can hand requests back, if bodies name sessions; else the plain ones."""
+    """Loans that can hand requests back, if sessions are opened by name; else the plain ones."""
     names = BodyNames(loaded.kinds)
     app = Inquiring(loaded.asgi, claims.holds) if names else loaded.asgi
-    loans = (ReferringLoans if names else Loans)(
+    opens = any(kind.is_opened_by_name for kind in loaded.kinds)
+    loans = (ReferringLoans if opens else Loans)(
         service=Service(app, server.server_state, server.app_state),
         cells=group.cells,
         body_limit_bytes=group.settings.body_bytes,

@@ -1,9 +1,10 @@
-"""Loans and exchanges of a shard whose application has sessions that bodies name (rule 14).
+"""Loans and exchanges of a shard whose application has sessions that are opened by their names.
 
-They do what all loans and exchanges do, and keep the bytes of a request that may have to go back,
-until it is known. A request that goes back was executed by nobody: all its bytes go to the router
-with the claim key in front, and the copy of the connection is parked. A loan that is FINAL never
-goes back.
+They do what all loans and exchanges do. A loan that is RESERVED brings a claim key, which this
+shard alone may claim until the loan ends. Bodies may name sessions, too (rule 14): the bytes of a
+request that may have to go back are kept, until it is known. One that goes back was executed by
+nobody: all its bytes go to the router with the claim key in front, and the copy of the connection
+is parked. A loan that is FINAL never goes back.
 
 Spec: docs/lending.md#referrals
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from sessions.lending.messages import Kind, LendFlag, Message, RefuseReason
+from sessions.lending.messages import Kind, LendFlag, Message, RefuseReason, request_in
+from sessions.routing.claim_keys import CLAIM_KEY_BYTES
 from sessions.shard.cycle import Service
 from sessions.shard.exchange import Exchange, LoanState
 from sessions.shard.loans import Loans
@@ -34,11 +36,19 @@ class ReferringLoans(Loans):
 
     _names: BodyNames
     _finals: dict[int, int]  # by slot: the last generation that is FINAL
+    _reserved: dict[int, bytes]  # by slot, while it is lent
 
     def inquire(self, names: BodyNames) -> None:
         """Hand back what these routes' bodies name and this shard does not hold; call it first."""
         self._names = names
         self._finals = {}
+        self._reserved = {}
+
+    def on_message(self, message: Message, descriptor: int | None) -> None:
+        """See `Loans.on_message`."""
+        if message.kind == Kind.RELEASE:
+            self._unreserve(message.slot)
+        super().on_message(message, descriptor)
 
     def _new_exchange(self) -> Exchange:
         return ReferringExchange(self._service, self)
@@ -46,7 +56,26 @@ class ReferringLoans(Loans):
     def _on_lend(self, message: Message, descriptor: int | None) -> None:
         if message.argument & LendFlag.FINAL:
             self._finals[message.slot] = message.generation
+        if message.argument & LendFlag.RESERVED:
+            key = message.payload[:CLAIM_KEY_BYTES]
+            self._claims.reserve(key)
+            self._reserved[message.slot] = key
+            message = message._replace(payload=request_in(message))
         super()._on_lend(message, descriptor)
+
+    def _refuse(self, message: Message, reason: RefuseReason) -> None:
+        self._unreserve(message.slot)
+        super()._refuse(message, reason)
+
+    def _send_back(self, slot: int, generation: int, leftover: bytes, *, kept: bool) -> None:
+        self._unreserve(slot)
+        super()._send_back(slot, generation, leftover, kept=kept)
+
+    def _unreserve(self, slot: int) -> None:
+        """The loan is over, or about to be: from now on claims of its key are asked for."""
+        key = self._reserved.pop(slot, None)
+        if key is not None:
+            self._claims.unreserve(key)
 
     def name_for(self, head: Head, slot: int, generation: int) -> BodyName | None:
         """Where a body may name a session of another shard; None if it goes to nobody else."""
@@ -57,6 +86,7 @@ class ReferringLoans(Loans):
     def refer(self, exchange: Exchange, key: bytes, head_bytes: int, request: bytes) -> None:
         """Hand a request back: this shard does not hold what its body names."""
         self._sweep.discard(exchange)
+        self._unreserve(exchange.slot)
         self._channel.send(
             Message(
                 Kind.REFUSE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import signal
@@ -289,6 +290,48 @@ async def test_a_body_that_names_a_session_of_a_dead_shard_is_answered_by_the_ro
             assert b"no longer running" in reply.body
         else:
             assert told(reply)["was_open"]
+
+
+async def race(group: RunningGroup, request: bytes, clients: int = 20) -> list[dict[str, int]]:
+    """The replies to clients that send the same request at once, each on its own connection."""
+    async with contextlib.AsyncExitStack() as stack:
+        connections = [
+            await stack.enter_async_context(open_raw(group.address)) for _ in range(clients)
+        ]
+        replies = await asyncio.gather(*(client.ask(request) for client in connections))
+    return [told(reply) for reply in replies]
+
+
+@pytest.mark.parametrize("by", ["body", "cookie"])
+@pytest.mark.parametrize("shards", [1, SHARDS])
+async def test_many_that_open_a_session_at_once_meet_in_one(groups: Groups, shards: int, by: str):
+    group = groups.start(shards=shards, app=APP)
+    opened: dict[int, int] = {}
+    for number in range(20):
+        name = f"met-{number}"
+        visit = request_bytes("POST", "/visit", [("Cookie", f"sid={name}")])
+        replies = await race(group, seed_of(name) if by == "body" else visit)
+        assert len({reply["pid"] for reply in replies}) == 1
+        assert sorted(reply["was_open"] for reply in replies) == [False] + 19 * [True]
+        pid = replies[0]["pid"]
+        opened[pid] = opened.get(pid, 0) + 1
+        assert {reply["opened"] for reply in replies} == {opened[pid]}
+    assert len(opened) > (shards > 1)
+
+
+async def test_a_session_that_is_opened_again_and_again_is_never_refused(groups: Groups):
+    """Seeds race with closes: whoever comes late opens it anew, where it was or elsewhere."""
+    group = groups.start(shards=SHARDS, app=APP)
+    statuses: Counter[int] = Counter()
+
+    async def ask_often(number: int) -> None:
+        async with open_raw(group.address) as client:
+            for turn in range(40):
+                path = "/seed" if (turn + number) % 3 else "/close"
+                statuses[(await client.ask(seed_of("again", path))).status] += 1
+
+    await asyncio.gather(*(ask_often(number) for number in range(12)))
+    assert statuses == {200: 480}
 
 
 async def test_a_body_that_names_nothing_is_served_where_it_came(groups: Groups):

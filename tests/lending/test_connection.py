@@ -382,15 +382,6 @@ async def test_a_lost_loan_of_a_client_that_reset_is_no_error(stage: FrontStage)
     await stage.wait_empty()
 
 
-async def test_a_refused_loan_is_repeated_with_the_descriptor(stage: FrontStage) -> None:
-    _client, connection = await stage.lent(ASK)
-    connection.slot.take_refusal(0)
-    connection.lend_again(stage.dispatcher.loans[0].head, 0, ASK)
-    again = await stage.loan(1)
-    assert again.payload == ASK
-    assert again.needs_descriptor
-
-
 async def test_a_loan_that_nobody_executed_is_answered_and_the_next_request_served(
     stage: FrontStage,
 ) -> None:

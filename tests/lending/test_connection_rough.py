@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.lending.connection import Connection
+from sessions.lending.place import Place
 from sessions.lending.probes import ProbeReply
 from sessions.lending.slots import SlotState, SlotTable
 from sessions.settings import read_settings
@@ -70,10 +71,10 @@ class World:
         is_probe = head.path.startswith(b"/probe")
         return ProbeReply(status=200, body=head.path) if is_probe else None
 
-    def choose(self, head: Head) -> int:
+    def choose(self, head: Head) -> Place:
         """Shards by turns."""
         assert self.network.get_write_buffer_size() == 0, "lent before the last reply has left"
-        return head.path[-1] % 3
+        return Place(shard=head.path[-1] % 3)
 
     def move(self, move: Move, count: int) -> bool:
         """Do it; whether anything happened."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessions.lending.connection import HEADS_PER_TURN, Connection
+from sessions.lending.place import Place
 from sessions.lending.probes import ProbeReply
 from sessions.wire.head import Head
 from tests.support.fronts import FrontStage
@@ -77,9 +78,9 @@ async def test_a_request_behind_a_long_pipeline_is_lent_while_it_can_be_read(
     lend = stage.dispatcher.lend
     was_reading: list[bool] = []
 
-    def noted(connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+    def noted(connection: Connection, place: Place, head: Head, payload: bytes) -> None:
         was_reading.append(connection.transport.is_reading())
-        lend(connection, shard, head, payload)
+        lend(connection, place, head, payload)
 
     monkeypatch.setattr(stage.dispatcher, "lend", noted)
     await stage.connect()

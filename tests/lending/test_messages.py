@@ -20,6 +20,7 @@ from sessions.lending.messages import (
     encode_whole,
     pack,
     packed_bytes,
+    request_in,
     unpack,
 )
 
@@ -161,3 +162,11 @@ def test_a_pack_that_is_cut_is_refused(cut: int) -> None:
 def test_the_one_datagram_of_a_short_message_is_what_encode_makes() -> None:
     message = Message(Kind.BACK, Keep.KEPT, 3, 0, 9, b"next head")
     assert [encode_whole(message)] == encode(message)
+
+
+@pytest.mark.parametrize("flags", [0, LendFlag.DESCRIPTOR | LendFlag.LAST | LendFlag.FINAL])
+def test_a_request_stands_behind_the_key_that_is_reserved_and_else_alone(flags: int) -> None:
+    key, request = b"k" * 16, b"GET / HTTP/1.1\r\n\r\n"
+    assert request_in(Message(Kind.LEND, flags, 0, 18, 1, request)) == request
+    reserved = Message(Kind.LEND, flags | LendFlag.RESERVED, 0, 18, 1, key + request)
+    assert request_in(reserved) == request

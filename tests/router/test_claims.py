@@ -60,6 +60,58 @@ def test_a_dead_claim_can_be_taken_and_then_be_released_for_good(table: ClaimTab
     assert table.find(KEY) is None
 
 
+def test_a_reserved_key_is_found_where_it_may_be_claimed(table: ClaimTable) -> None:
+    table.reserve(OTHER, 2)
+    assert table.find(OTHER) == Holder(2, LIVE)
+    assert table.claim(OTHER, 3) == HeldBy(2)
+    assert len(table) == 1
+    assert table.claim(OTHER, 2) == Granted()
+    assert table.claim(OTHER, 2) == HeldBy(2)
+    table.release(OTHER, 2)
+    assert table.find(OTHER) == Holder(2, LIVE), "still reserved"
+    table.unreserve(OTHER, 2)
+    assert table.find(OTHER) is None
+
+
+def test_a_key_is_reserved_as_often_as_it_was_and_was_not_given_back(table: ClaimTable) -> None:
+    table.reserve(OTHER, 2)
+    table.reserve(OTHER, 2)
+    table.unreserve(OTHER, 2)
+    table.unreserve(OTHER, 3)
+    assert table.claim(OTHER, 3) == HeldBy(2)
+    table.unreserve(OTHER, 2)
+    assert table.claim(OTHER, 3) == Granted()
+    table.unreserve(OTHER, 2)
+    assert table.find(OTHER) == Holder(3, LIVE)
+
+
+def test_a_key_is_reserved_for_one_shard_alone(table: ClaimTable) -> None:
+    table.reserve(OTHER, 2)
+    table.reserve(OTHER, 3)
+    assert table.find(OTHER) == Holder(2, LIVE)
+    table.unreserve(OTHER, 2)
+    assert table.find(OTHER) is None
+
+
+def test_nothing_is_reserved_for_the_dead(table: ClaimTable) -> None:
+    table.reserve(OTHER, 1)
+    table.reserve(b"x" * 16, 2)
+    table.bury(1)
+    assert table.find(OTHER) is None
+    assert table.find(b"x" * 16) == Holder(2, LIVE)
+    table.reserve(OTHER, 2)
+    table.unreserve(OTHER, 1)
+    assert table.find(OTHER) == Holder(2, LIVE)
+
+
+def test_a_dead_claim_stays_dead_when_what_was_reserved_is_given_back(table: ClaimTable) -> None:
+    table.bury(1)
+    table.reserve(KEY, 2)
+    assert table.find(KEY) == Holder(2, LIVE)
+    table.unreserve(KEY, 2)
+    assert table.find(KEY) == Holder(1, DEAD)
+
+
 def test_the_oldest_dead_claims_are_forgotten() -> None:
     table = ClaimTable(dead_limit=2)
     for number in range(3):
@@ -79,7 +131,7 @@ def test_live_claims_have_no_limit_of_the_dead() -> None:
 
 
 class Claiming(RuleBasedStateMachine):
-    """Shards claim, release and die; a list of what happened says what must be found."""
+    """Shards claim, release, reserve and die; lists of what happened say what must be found."""
 
     LIMIT = 3
     keys = st.integers(0, 5).map(lambda number: bytes([number]) * 16)
@@ -90,8 +142,12 @@ class Claiming(RuleBasedStateMachine):
         self.table = ClaimTable(self.LIMIT)
         self.holders: list[tuple[bytes, int, bool]] = []  # key, shard, is live
         self.dead: set[int] = set()
+        self.reserved: list[tuple[bytes, int]] = []
 
     def holder(self, key: bytes) -> Holder | None:
+        for found, shard in self.reserved:
+            if found == key:
+                return Holder(shard, LIVE)
         for found, shard, is_live in self.holders:
             if found == key:
                 return Holder(shard, is_live)
@@ -102,8 +158,9 @@ class Claiming(RuleBasedStateMachine):
         if shard in self.dead:
             return
         before = self.holder(key)
+        is_held = any(entry[0] == key and entry[2] for entry in self.holders)
         answer = self.table.claim(key, shard)
-        if before is not None and before.is_live:
+        if before is not None and before.is_live and (is_held or before.shard != shard):
             assert answer == HeldBy(before.shard)
             return
         assert answer == Granted()
@@ -115,10 +172,27 @@ class Claiming(RuleBasedStateMachine):
         self.table.release(key, shard)
         self.holders = [entry for entry in self.holders if entry != (key, shard, LIVE)]
 
+    @rule(key=keys, shard=shards)
+    def reserve(self, key: bytes, shard: int) -> None:
+        """As the router does: where the key is found, or anywhere if it is not."""
+        holder = self.holder(key)
+        if shard in self.dead or (holder is not None and not holder.is_live):
+            return
+        shard = shard if holder is None else holder.shard
+        self.table.reserve(key, shard)
+        self.reserved.append((key, shard))
+
+    @rule(key=keys, shard=shards)
+    def unreserve(self, key: bytes, shard: int) -> None:
+        self.table.unreserve(key, shard)
+        if (key, shard) in self.reserved:
+            self.reserved.remove((key, shard))
+
     @rule(shard=st.integers(1, 3))
     def die(self, shard: int) -> None:
         self.table.bury(shard)
         self.dead.add(shard)
+        self.reserved = [entry for entry in self.reserved if entry[1] != shard]
         killed = [
             (key, shard, DEAD) for key, holder, live in self.holders if live and holder == shard
         ]
@@ -133,6 +207,10 @@ class Claiming(RuleBasedStateMachine):
             key = bytes([number]) * 16
             assert self.table.find(key) == self.holder(key)
         assert len(self.table) == sum(live for _, _, live in self.holders)
+        shards_of: dict[bytes, set[int]] = {}
+        for key, shard in self.reserved:
+            shards_of.setdefault(key, set()).add(shard)
+        assert all(len(shards) == 1 for shards in shards_of.values())
 
 
 TestClaiming = Claiming.TestCase

@@ -14,11 +14,17 @@ from sessions.errors import (
     ShardGoneError,
 )
 from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
+from sessions.lending.place import Place
 from sessions.lending.slots import SlotState
 from sessions.router.dispatch import Dispatch
 from sessions.router.shards import ShardLink
 from sessions.routing.claim_keys import claim_key
-from sessions.routing.claimed_kinds import MCP_SESSIONS, ROLLOUT_STOPS, episode_kind
+from sessions.routing.claimed_kinds import (
+    MCP_SESSIONS,
+    ROLLOUT_STOPS,
+    environment_kind,
+    episode_kind,
+)
 from sessions.routing.ids import mint_session_id, owner_of
 from sessions.routing.kinds import ROLLOUT, Named
 from tests.support.fake_links import FakeConnection, channel_of, head_of, link_of
@@ -47,7 +53,7 @@ def owned_by(index: int) -> Named:
 
 def lend(dispatch: Dispatch, connection: FakeConnection, shard: int) -> Message:
     """Lend, and give what the shard is told."""
-    dispatch.lend(connection.real, shard, HEAD, PAYLOAD)
+    dispatch.lend(connection.real, dispatch.links[shard].place, HEAD, PAYLOAD)
     return channel_of(dispatch.links[shard]).messages[-1]
 
 
@@ -67,26 +73,26 @@ def refusal(connection: FakeConnection, reason: RefuseReason) -> Message:
 def test_a_session_goes_to_the_shard_that_its_id_hashes_to(dispatch: Dispatch) -> None:
     for number in range(200):
         session_id = f"session-{number}"
-        assert dispatch.choose(named(session_id)) == owner_of(session_id, SHARDS)
+        assert dispatch.choose(named(session_id)).shard == owner_of(session_id, SHARDS)
     assert all(link.newcomers == 0 for link in dispatch.links.values())
 
 
 def test_requests_without_a_session_are_spread_over_equal_shards(dispatch: Dispatch) -> None:
-    assert [dispatch.choose(None) for _ in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert [dispatch.choose(None).shard for _ in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
 def test_requests_without_a_session_go_to_the_shard_with_the_fewest(dispatch: Dispatch) -> None:
     dispatch.refresh(lambda index: [9, 3, 9, 5][index])
-    assert [dispatch.choose(None) for _ in range(5)] == [1, 1, 1, 3, 1]
+    assert [dispatch.choose(None).shard for _ in range(5)] == [1, 1, 1, 3, 1]
     dispatch.refresh(lambda index: [9, 9, 0, 9][index])
-    assert dispatch.choose(None) == 2
+    assert dispatch.choose(None).shard == 2
 
 
 def test_newcomers_are_counted_since_the_board_was_read(dispatch: Dispatch) -> None:
     """By then the board has them as sessions, if they became some."""
-    assert [dispatch.choose(None) for _ in range(2)] == [0, 1]
+    assert [dispatch.choose(None).shard for _ in range(2)] == [0, 1]
     dispatch.refresh(lambda _index: 0)
-    assert dispatch.choose(None) == 0
+    assert dispatch.choose(None).shard == 0
 
 
 @pytest.mark.parametrize("missing", range(SHARDS))
@@ -101,7 +107,7 @@ def test_nobody_is_chosen_before_every_shard_said_hello(missing: int) -> None:
             dispatch.choose(session)
     dispatch.add(link_of(missing))
     assert dispatch.is_ready
-    assert dispatch.choose(owned_by(missing)) == missing
+    assert dispatch.choose(owned_by(missing)).shard == missing
 
 
 @pytest.mark.parametrize("index", [-1, SHARDS, 0])
@@ -131,9 +137,9 @@ def test_an_owner_that_is_behind_refuses_for_now(dispatch: Dispatch) -> None:
     channel_of(dispatch.links[1]).is_over_limit = True
     with pytest.raises(OverloadedError, match="shard 1"):
         dispatch.choose(owned_by(1))
-    assert dispatch.choose(owned_by(2)) == 2
+    assert dispatch.choose(owned_by(2)).shard == 2
     channel_of(dispatch.links[1]).is_over_limit = False
-    assert dispatch.choose(owned_by(1)) == 1
+    assert dispatch.choose(owned_by(1)).shard == 1
 
 
 def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
@@ -141,7 +147,7 @@ def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
 ) -> None:
     dispatch.refresh(lambda index: [0, 9, 9, 9][index])
     channel_of(dispatch.links[0]).is_over_limit = True
-    assert dispatch.choose(None) == 1
+    assert dispatch.choose(None).shard == 1
     for link in dispatch.links.values():
         channel_of(link).is_over_limit = True
     with pytest.raises(OverloadedError):
@@ -150,16 +156,16 @@ def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
 
 def test_the_group_goes_on_without_a_buried_shard(dispatch: Dispatch) -> None:
     dead = dispatch.links[1]
-    dispatch.lend(FakeConnection(5).real, 1, HEAD, PAYLOAD)
+    dispatch.lend(FakeConnection(5).real, dispatch.links[1].place, HEAD, PAYLOAD)
     dispatch.refresh(lambda index: [5, 0, 5, 5][index])
     dispatch.bury(dead)
     assert not dead.copies
     assert dispatch.alive_count == SHARDS - 1
     assert channel_of(dead).is_closed
-    assert dispatch.choose(None) == 0
+    assert dispatch.choose(None).shard == 0
     with pytest.raises(ShardGoneError, match=rf"shard 1 \(pid {dead.pid}\)"):
         dispatch.choose(owned_by(1))
-    assert dispatch.choose(owned_by(3)) == 3
+    assert dispatch.choose(owned_by(3)).shard == 3
 
 
 # --- lend, release, forget
@@ -169,7 +175,7 @@ def test_a_loan_carries_the_head_the_bytes_and_at_first_the_descriptor(
     dispatch: Dispatch,
 ) -> None:
     connection = FakeConnection(5, generation=7)
-    dispatch.lend(connection.real, 2, HEAD, PAYLOAD)
+    dispatch.lend(connection.real, dispatch.links[2].place, HEAD, PAYLOAD)
     sent = channel_of(dispatch.links[2]).sent
     assert sent == [
         (Message(Kind.LEND, LendFlag.DESCRIPTOR, 5, HEAD.size, 8, PAYLOAD), connection.descriptor)
@@ -177,7 +183,7 @@ def test_a_loan_carries_the_head_the_bytes_and_at_first_the_descriptor(
     assert connection.names == ["pause_reading"]
     assert dispatch.lent_count == 1
     dispatch.on_message(dispatch.links[2], back(connection))
-    dispatch.lend(connection.real, 2, HEAD, PAYLOAD)
+    dispatch.lend(connection.real, dispatch.links[2].place, HEAD, PAYLOAD)
     assert sent[1:] == [(Message(Kind.LEND, 0, 5, HEAD.size, 9, PAYLOAD), None)]
 
 
@@ -285,10 +291,12 @@ def test_a_loan_of_a_copy_that_is_gone_is_repeated_with_the_descriptor(
     dispatch.on_message(dispatch.links[0], back(connection))
     lend(dispatch, connection, 0)
     dispatch.on_message(dispatch.links[0], refusal(connection, RefuseReason.NOT_PARKED))
-    assert connection.calls[-1] == ("lend_again", HEAD, 0, PAYLOAD)
-    assert connection.slot.state is SlotState.HEAD
-    assert dispatch.lent_count == 0
-    assert lend(dispatch, connection, 0).argument == LendFlag.DESCRIPTOR
+    assert channel_of(dispatch.links[0]).sent[-1] == (
+        Message(Kind.LEND, LendFlag.DESCRIPTOR, 0, HEAD.size, 3, PAYLOAD),
+        connection.descriptor,
+    )
+    assert dispatch.links[0].loans[0].head is HEAD
+    assert dispatch.lent_count == 1
 
 
 def test_a_loan_whose_descriptor_did_not_arrive_is_answered(dispatch: Dispatch) -> None:
@@ -342,7 +350,7 @@ def test_a_claim_is_seen_before_it_is_answered(dispatch: Dispatch) -> None:
     send = channel.send
 
     def choose_then_send(message: Message, descriptor: int | None = None) -> None:
-        seen.append(dispatch.choose(episode()))
+        seen.append(dispatch.choose(episode()).shard)
         send(message, descriptor)
 
     channel.send = choose_then_send  # type: ignore[method-assign]
@@ -356,7 +364,7 @@ def test_a_duplicate_is_told_who_holds_the_claim_and_the_first_keeps_it(
     claim(dispatch, 2)
     assert claim(dispatch, 3, number=4) == Message(Kind.CLAIMED, Claimed.HELD, 2, 0, 4, b"")
     assert claim(dispatch, 2, number=5) == Message(Kind.CLAIMED, Claimed.HELD, 2, 0, 5, b"")
-    assert dispatch.choose(episode()) == 2
+    assert dispatch.choose(episode()).shard == 2
 
 
 def test_a_claim_is_answered_although_the_shard_is_behind(dispatch: Dispatch) -> None:
@@ -371,7 +379,7 @@ def test_a_claim_is_released_by_its_holder_alone(dispatch: Dispatch) -> None:
     for shard, chosen in ((1, 2), (2, 0)):
         word = Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of())
         dispatch.on_message(dispatch.links[shard], word)
-        assert dispatch.choose(episode()) == chosen
+        assert dispatch.choose(episode()).shard == chosen
     assert len(dispatch.claims) == 0
 
 
@@ -382,13 +390,13 @@ def test_a_claim_that_was_given_up_in_a_word_still_unread_is_granted(dispatch: D
     unread.to_read.append(Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of()))
     unread.deliver = lambda message: dispatch.on_message(holder, message)
     assert claim(dispatch, 3).argument == Claimed.GRANTED
-    assert dispatch.choose(episode()) == 3
+    assert dispatch.choose(episode()).shard == 3
 
 
 def test_a_session_that_nobody_claims_goes_to_the_least_loaded(dispatch: Dispatch) -> None:
-    assert [dispatch.choose(episode()) for _ in range(4)] == [0, 1, 2, 3]
+    assert [dispatch.choose(episode()).shard for _ in range(4)] == [0, 1, 2, 3]
     claim(dispatch, 3, "other")
-    assert [dispatch.choose(episode("other")) for _ in range(3)] == [3, 3, 3]
+    assert [dispatch.choose(episode("other")).shard for _ in range(3)] == [3, 3, 3]
     assert dispatch.links[3].newcomers == 1
 
 
@@ -396,7 +404,7 @@ def test_a_session_of_mcp_of_a_dead_shard_is_not_found(dispatch: Dispatch) -> No
     named = Named(MCP_SESSIONS, "m")
     key = claim_key(named.kind.name, named.key)
     dispatch.claims.claim(key, 1)
-    assert dispatch.choose(named) == 1
+    assert dispatch.choose(named).shard == 1
     dispatch.bury(dispatch.links[1])
     with pytest.raises(McpSessionGoneError, match=r"no longer running: shard 1 \(pid 501\)"):
         dispatch.choose(named)
@@ -408,14 +416,14 @@ def test_a_claim_of_a_dead_shard_is_gone_until_it_is_taken_again(dispatch: Dispa
     dispatch.bury(dispatch.links[1])
     with pytest.raises(ShardGoneError, match=r"no longer running: shard 1 \(pid 501\)"):
         dispatch.choose(episode())
-    assert dispatch.choose(episode("other")) == 2
+    assert dispatch.choose(episode("other")).shard == 2
     assert claim(dispatch, 3).argument == Claimed.GRANTED
-    assert dispatch.choose(episode()) == 3
+    assert dispatch.choose(episode()).shard == 3
 
 
 def test_a_session_of_another_kind_with_the_same_name_is_another(dispatch: Dispatch) -> None:
     claim(dispatch, 3)
-    assert dispatch.choose(Named(ROLLOUT_STOPS, "rollout-1")) == 0
+    assert dispatch.choose(Named(ROLLOUT_STOPS, "rollout-1")).shard == 0
 
 
 # --- not held (rule 14)
@@ -425,7 +433,7 @@ BODY_HEAD = head_of("POST", "/seed", b'{"id": "x"}')
 
 def refer(dispatch: Dispatch, connection: FakeConnection, shard: int) -> None:
     """The shard read the body, and does not hold the session that it names."""
-    dispatch.lend(connection.real, shard, BODY_HEAD, PAYLOAD)
+    dispatch.lend(connection.real, dispatch.links[shard].place, BODY_HEAD, PAYLOAD)
     slot = connection.slot
     payload = key_of() + PAYLOAD
     word = Message(
@@ -434,7 +442,10 @@ def refer(dispatch: Dispatch, connection: FakeConnection, shard: int) -> None:
     dispatch.on_message(dispatch.links[shard], word)
 
 
-@pytest.mark.parametrize(("holder", "flags"), [(3, LendFlag.DESCRIPTOR | LendFlag.FINAL), (1, 4)])
+FOR_GOOD = LendFlag.FINAL | LendFlag.RESERVED
+
+
+@pytest.mark.parametrize(("holder", "flags"), [(3, FOR_GOOD | LendFlag.DESCRIPTOR), (1, FOR_GOOD)])
 def test_a_request_that_is_not_held_is_lent_for_good_to_the_holder(
     dispatch: Dispatch, holder: int, flags: int
 ) -> None:
@@ -442,7 +453,7 @@ def test_a_request_that_is_not_held_is_lent_for_good_to_the_holder(
     connection = FakeConnection(5)
     refer(dispatch, connection, 1)
     lent = channel_of(dispatch.links[holder]).messages[-1]
-    assert lent == Message(Kind.LEND, flags, 5, BODY_HEAD.size, 2, PAYLOAD)
+    assert lent == Message(Kind.LEND, flags, 5, BODY_HEAD.size, 2, key_of() + PAYLOAD)
     assert connection.slot.is_lent_to(holder)
     assert dispatch.lent_count == 1
     assert dispatch.links[holder].loans[5].head is BODY_HEAD
@@ -455,7 +466,7 @@ def test_a_request_that_nobody_holds_is_lent_for_good_where_it_came_from(
     connection = FakeConnection(5)
     refer(dispatch, connection, 1)
     lent = channel_of(dispatch.links[1]).messages[-1]
-    assert lent == Message(Kind.LEND, LendFlag.FINAL, 5, BODY_HEAD.size, 2, PAYLOAD)
+    assert lent == Message(Kind.LEND, FOR_GOOD, 5, BODY_HEAD.size, 2, key_of() + PAYLOAD)
 
 
 def test_a_request_whose_holder_died_is_answered(dispatch: Dispatch) -> None:
@@ -468,6 +479,90 @@ def test_a_request_whose_holder_died_is_answered(dispatch: Dispatch) -> None:
     assert isinstance(error, ShardGoneError)
     assert connection.slot.state is SlotState.HEAD
     assert dispatch.lent_count == 0
+
+
+def test_a_request_whose_holder_is_behind_is_refused_for_now(dispatch: Dispatch) -> None:
+    claim(dispatch, 3)
+    channel_of(dispatch.links[3]).is_over_limit = True
+    connection = FakeConnection(5)
+    refer(dispatch, connection, 1)
+    name, error, head, payload = connection.calls[-1]
+    assert (name, head, payload) == ("answer_refused", BODY_HEAD, PAYLOAD)
+    assert isinstance(error, OverloadedError)
+    assert not dispatch.links[3].loans
+
+
+def test_a_loan_for_good_stays_one_when_it_is_repeated(dispatch: Dispatch) -> None:
+    connection = FakeConnection(5)
+    refer(dispatch, connection, 1)
+    dispatch.on_message(dispatch.links[1], refusal(connection, RefuseReason.NOT_PARKED))
+    lent = channel_of(dispatch.links[1]).messages[-1]
+    flags = FOR_GOOD | LendFlag.DESCRIPTOR
+    assert lent == Message(Kind.LEND, flags, 5, BODY_HEAD.size, 3, key_of() + PAYLOAD)
+    assert claim(dispatch, 2).argument == Claimed.HELD
+    dispatch.on_message(dispatch.links[1], back(connection))
+    assert claim(dispatch, 2).argument == Claimed.GRANTED
+
+
+def test_all_who_name_a_session_that_nobody_holds_meet_in_one_shard(dispatch: Dispatch) -> None:
+    connections = [FakeConnection(number) for number in range(4)]
+    for shard, connection in enumerate(connections):
+        refer(dispatch, connection, shard)
+    assert [link.index for link in dispatch.links.values() if link.loans] == [0]
+    assert claim(dispatch, 2) == Message(Kind.CLAIMED, Claimed.HELD, 0, 0, 1, b"")
+    assert claim(dispatch, 0).argument == Claimed.GRANTED
+
+
+# --- sessions that are opened by their names
+
+ENVIRONMENTS = environment_kind(cookie="c", token_header="x-t")
+
+
+def environment(name: str = "s1") -> Named:
+    return Named(ENVIRONMENTS, name)
+
+
+def test_who_names_a_session_that_is_being_opened_goes_where_it_is(dispatch: Dispatch) -> None:
+    key = claim_key(ENVIRONMENTS.name, "s1")
+    dispatch.refresh(lambda index: [9, 9, 0, 9][index])
+    place = dispatch.choose(environment())
+    assert place == Place(shard=2, key=key)
+    connection = FakeConnection(5)
+    dispatch.lend(connection.real, place, HEAD, PAYLOAD)
+    (lent,) = channel_of(dispatch.links[2]).messages
+    flags = LendFlag.RESERVED | LendFlag.DESCRIPTOR
+    assert lent == Message(Kind.LEND, flags, 5, HEAD.size, 1, key + PAYLOAD)
+    dispatch.refresh(lambda index: [0, 9, 9, 9][index])
+    assert dispatch.choose(environment()) == place
+    assert dispatch.choose(environment("other")).shard == 0
+    dispatch.on_message(dispatch.links[2], back(connection))
+    assert dispatch.choose(environment()).shard == 0
+
+
+def test_what_a_session_is_held_by_is_kept_while_somebody_names_it(dispatch: Dispatch) -> None:
+    """It may end while a request is on its way that opens it again."""
+    key = claim_key(ENVIRONMENTS.name, "s1")
+    dispatch.claims.claim(key, 3)
+    connection = FakeConnection(5)
+    dispatch.lend(connection.real, dispatch.choose(environment()), HEAD, PAYLOAD)
+    dispatch.on_message(dispatch.links[3], Message(Kind.UNCLAIM, 0, 0, 0, 0, key))
+    assert dispatch.choose(environment()).shard == 3
+    dispatch.forget(connection.real)
+    assert dispatch.choose(environment()).shard == 0
+
+
+def test_a_session_that_servers_name_is_kept_for_nobody(dispatch: Dispatch) -> None:
+    """A call of an ended attempt must not stand in the way of who claims it anew."""
+    place = dispatch.choose(episode())
+    assert place == Place(shard=0)
+    dispatch.lend(FakeConnection(5).real, place, HEAD, PAYLOAD)
+    assert claim(dispatch, 2).argument == Claimed.GRANTED
+
+
+def test_what_is_reserved_for_the_dead_is_free(dispatch: Dispatch) -> None:
+    dispatch.lend(FakeConnection(5).real, dispatch.choose(environment()), HEAD, PAYLOAD)
+    dispatch.bury(dispatch.links[0])
+    assert dispatch.choose(environment()).shard == 1
 
 
 # --- WISH_RELEASE (rule 9)

@@ -10,7 +10,8 @@ import pytest
 from sessions.errors import ClientVisibleError, GroupDyingError, ShardDiedError, ShardGoneError
 from sessions.lending.cells import Cells, CellState
 from sessions.lending.front import Front
-from sessions.lending.messages import Kind, Message
+from sessions.lending.messages import Kind, LendFlag, Message
+from sessions.lending.place import Place
 from sessions.lending.slots import SlotState
 from sessions.router.dispatch import Dispatch
 from sessions.router.judgement import judge_and_go_on, judge_for_halt
@@ -44,7 +45,7 @@ class Scene:
         connection = FakeConnection(len(self.connections), generation=3)
         self.connections.append(connection)
         self.front.connections.add(connection.real)
-        self.dispatch.lend(connection.real, to, head, PAYLOAD)
+        self.dispatch.lend(connection.real, Place(shard=to), head, PAYLOAD)
         if cell is not None:
             self.cells.mark(connection.slot.number, connection.slot.generation, cell)
         connection.calls.clear()
@@ -165,6 +166,17 @@ def undelivered(connection: FakeConnection, *, generation: int | None = None) ->
     return Message(Kind.LEND, 0, slot.number, 10, number, PAYLOAD)
 
 
+def test_a_loan_with_a_reserved_key_that_never_left_is_read_again_without_it(
+    scene: Scene,
+) -> None:
+    connection = scene.lent(head=PLAIN_HEAD)
+    kept = undelivered(connection)
+    kept = kept._replace(argument=LendFlag.RESERVED, payload=b"k" * 16 + PAYLOAD)
+    channel_of(scene.dead).unsent = [kept]
+    scene.go_on()
+    assert connection.calls == [("go_on", PAYLOAD)]
+
+
 @pytest.mark.parametrize("head", [SESSION_HEAD, PLAIN_HEAD])
 def test_a_loan_that_never_left_is_read_again(scene: Scene, head: Head) -> None:
     connection = scene.lent(head=head)
@@ -188,12 +200,12 @@ def test_the_shard_is_buried_before_anybody_goes_on(scene: Scene) -> None:
     class Asking(FakeConnection):
         def go_on(self, unread: bytes) -> None:
             assert not scene.dead.is_alive
-            assert scene.dispatch.choose(None) == ALIVE
+            assert scene.dispatch.choose(None).shard == ALIVE
             super().go_on(unread)
 
     connection = Asking(0, generation=3)
     scene.front.connections.add(connection.real)
-    scene.dispatch.lend(connection.real, DEAD, PLAIN_HEAD, PAYLOAD)
+    scene.dispatch.lend(connection.real, Place(shard=DEAD), PLAIN_HEAD, PAYLOAD)
     channel_of(scene.dead).unsent = [undelivered(connection)]
     scene.go_on()
     assert connection.names[-1] == "go_on"

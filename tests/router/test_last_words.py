@@ -18,6 +18,7 @@ from sessions.errors import GroupDyingError
 from sessions.lending.cells import CellState
 from sessions.lending.front import Front
 from sessions.lending.messages import Keep, Kind, Message
+from sessions.lending.place import Place
 from sessions.router import last_words
 from sessions.router.dispatch import Dispatch, dying_error
 from sessions.router.last_words import speak_last_words
@@ -52,7 +53,7 @@ class Scene:
         """A connection that is lent to a shard."""
         connection = FakeConnection(number)
         self.front.connections.add(connection.real)
-        self.dispatch.lend(connection.real, shard, HEAD, b"payload")
+        self.dispatch.lend(connection.real, Place(shard=shard), HEAD, b"payload")
         connection.calls.clear()
         return connection
 
@@ -117,7 +118,7 @@ async def test_every_other_shard_is_dead_before_anybody_is_judged(scene: Scene) 
     connections = [Watching(number) for number in range(SHARDS)]
     for shard, connection in enumerate(connections):
         scene.front.connections.add(connection.real)
-        scene.dispatch.lend(connection.real, shard, HEAD, b"payload")
+        scene.dispatch.lend(connection.real, Place(shard=shard), HEAD, b"payload")
     await scene.speak()
     assert [connection.names[-1] for connection in connections] == ["answer_dead"] * SHARDS
 

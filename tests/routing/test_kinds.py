@@ -4,6 +4,12 @@ import dataclasses
 
 import pytest
 
+from sessions.routing.claimed_kinds import (
+    MCP_SESSIONS,
+    ROLLOUT_STOPS,
+    environment_kind,
+    episode_kind,
+)
 from sessions.routing.kinds import (
     ROLLOUT,
     BodyNaming,
@@ -65,3 +71,29 @@ def test_a_claimed_kind_can_be_described_in_data_alone():
     assert kind.path_prefix is None
     with pytest.raises(dataclasses.FrozenInstanceError):
         kind.cookie = None  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_opened"),
+    [
+        (ROLLOUT, False),
+        (MCP_SESSIONS, False),
+        (ROLLOUT_STOPS, False),
+        (episode_kind("X-Token", b"secret"), False),
+        (environment_kind(cookie="c", token_header="x-t"), True),
+        (
+            SessionKind(
+                name="bodies",
+                ownership=Ownership.CLAIM,
+                body=BodyNaming(
+                    field="id", seed_routes=frozenset({"/seed"}), close_routes=frozenset()
+                ),
+            ),
+            True,
+        ),
+    ],
+)
+def test_sessions_that_cookies_or_bodies_name_are_opened_by_name(
+    kind: SessionKind, *, is_opened: bool
+):
+    assert kind.is_opened_by_name is is_opened

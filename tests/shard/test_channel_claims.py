@@ -120,15 +120,75 @@ async def test_a_claimant_cancelled_as_the_answer_comes_holds_nothing(desk: Desk
 
 
 async def test_a_duplicate_cancelled_as_its_refusal_comes_leaves_the_claim_held(desk: Desk) -> None:
-    await (await desk.taken(KEY))
-    duplicate = asyncio.create_task(desk.claims.claim(KEY))
+    both = [asyncio.create_task(desk.claims.claim(KEY)) for _ in range(2)]
     await turn()
-    desk.answer(desk.channel.messages[-1], Claimed.HELD)
-    duplicate.cancel()
-    await asyncio.wait((duplicate,))
-    assert duplicate.cancelled()
+    first, second = desk.channel.messages
+    desk.answer(first, Claimed.GRANTED)
+    desk.answer(second, Claimed.HELD)
+    both[1].cancel()
+    await asyncio.wait(both)
+    assert both[1].cancelled()
     assert desk.claims.holds(KEY)
     assert [message.kind for message in desk.channel.messages] == [Kind.CLAIM, Kind.CLAIM]
+
+
+async def test_what_is_held_here_is_a_duplicate_without_asking(desk: Desk) -> None:
+    await (await desk.taken(KEY))
+    with pytest.raises(DuplicateClaimError):
+        await desk.claims.claim(KEY)
+    assert len(desk.channel.messages) == 1
+    assert desk.claims.holds(KEY)
+
+
+def at_once(desk: Desk, key: bytes = KEY) -> None:
+    """Claim without waiting, which a coroutine does that ends in its first step."""
+    with pytest.raises(StopIteration):
+        desk.claims.claim(key).send(None)
+
+
+async def test_what_is_reserved_here_is_claimed_without_waiting(desk: Desk) -> None:
+    desk.claims.reserve(KEY)
+    at_once(desk)
+    assert desk.claims.holds(KEY)
+    assert desk.channel.messages == [Message(Kind.CLAIM, 0, 0, 0, 1, KEY)]
+    with pytest.raises(DuplicateClaimError):
+        await desk.claims.claim(KEY)
+    desk.claims.release(KEY)
+    at_once(desk)
+    kinds = [message.kind for message in desk.channel.messages]
+    assert kinds == [Kind.CLAIM, Kind.UNCLAIM, Kind.CLAIM]
+    for message in desk.channel.messages[::2]:
+        desk.answer(message, Claimed.GRANTED)
+    assert desk.claims.holds(KEY)
+
+
+async def test_what_was_reserved_is_asked_for_when_all_who_named_it_are_done(desk: Desk) -> None:
+    desk.claims.reserve(KEY)
+    desk.claims.reserve(KEY)
+    desk.claims.unreserve(KEY)
+    at_once(desk)
+    desk.claims.release(KEY)
+    desk.claims.unreserve(KEY)
+    task = asyncio.create_task(desk.claims.claim(KEY))
+    await turn(3)
+    assert not task.done()
+    desk.answer(desk.channel.messages[-1], Claimed.GRANTED)
+    await task
+
+
+async def test_other_keys_are_asked_for_while_one_is_reserved(desk: Desk) -> None:
+    desk.claims.reserve(OTHER)
+    task = await desk.taken(KEY, Claimed.HELD)
+    assert isinstance(task.exception(), DuplicateClaimError)
+
+
+async def test_a_router_that_breaks_its_word_is_told_of(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.claims.reserve(KEY)
+    at_once(desk)
+    desk.answer(desk.channel.messages[0], Claimed.HELD)
+    assert "reserved here is held by shard=0" in caplog.text
 
 
 async def test_an_answer_to_no_claim_is_an_error(desk: Desk) -> None:

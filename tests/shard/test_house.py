@@ -10,6 +10,7 @@ import pytest
 
 from sessions.errors import LocalProtocolError, NotReadyError
 from sessions.lending.connection import Connection
+from sessions.lending.place import Place
 from sessions.shard.exchange import LoanState
 from sessions.shard.house import House
 from tests.support.fake_links import FakeConnection, head_of
@@ -48,7 +49,7 @@ async def test_nobody_is_served_before_the_application_has_started(tmp_path: Pat
     with pytest.raises(NotReadyError, match="starting"):
         house.choose(None)
     with pytest.raises(LocalProtocolError):
-        house.lend(cast("Connection", FakeConnection()), 0, head_of(), GET)
+        house.lend(cast("Connection", FakeConnection()), Place(shard=0), head_of(), GET)
     house.stop()
 
 

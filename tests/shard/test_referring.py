@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.lending.messages import Claimed, Kind, LendFlag, Message, RefuseReason
+from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.kinds import BodyNaming, Ownership, SessionKind
 from sessions.shard.exchange import LoanState
@@ -202,3 +202,71 @@ async def test_other_requests_are_served_as_ever(stage: LoansStage, app: HeldApp
     assert await stage.answer() == back(1)
     call.end()
     await wait_until_async(lambda: loan_of(stage) is LoanState.PARKED, "the copy to be parked")
+
+
+# --- reserved keys
+
+
+def is_reserved(stage: LoansStage) -> bool:
+    return KEY in stage.shard.claims._reserved
+
+
+@pytest.mark.parametrize("flags", [LendFlag.RESERVED, LendFlag.RESERVED | LendFlag.FINAL])
+async def test_a_key_is_reserved_while_the_loan_lasts(
+    stage: LoansStage, app: HeldApp, flags: LendFlag
+) -> None:
+    connection = stage.connection()
+    request = SEED if flags & LendFlag.FINAL else request_bytes("POST", "/x", body=NAMING)
+    stage.lend(
+        KEY + request,
+        1,
+        of=connection,
+        flags=flags | LendFlag.DESCRIPTOR,
+        head_bytes=request.index(b"\r\n\r\n") + 4,
+    )
+    call = await app.call(0)
+    assert await call.read_body() == NAMING
+    assert is_reserved(stage)
+    await call.reply(b"ok")
+    assert await stage.answer() == back(1)
+    assert not is_reserved(stage)
+    call.end()
+
+
+async def test_a_key_is_reserved_until_its_client_is_gone(stage: LoansStage, app: HeldApp) -> None:
+    connection = stage.connection()
+    flags = LendFlag.RESERVED | LendFlag.FINAL | LendFlag.DESCRIPTOR
+    stage.lend(KEY + SEED, 1, of=connection, flags=flags, head_bytes=HEAD_BYTES)
+    await app.call(0)
+    connection.client.close()
+    assert await stage.answer() == back(1, keep=Keep.LOST)
+    assert not is_reserved(stage)
+
+
+async def test_a_key_is_reserved_until_the_router_ends_the_connection(
+    stage: LoansStage, app: HeldApp
+) -> None:
+    connection = stage.connection()
+    flags = LendFlag.RESERVED | LendFlag.FINAL | LendFlag.DESCRIPTOR
+    stage.lend(KEY + SEED, 1, of=connection, flags=flags, head_bytes=HEAD_BYTES)
+    await app.call(0)
+    assert is_reserved(stage)
+    stage.release()
+    await wait_until_async(lambda: not is_reserved(stage), "the key to be free")
+
+
+async def test_a_loan_that_is_refused_reserves_nothing(stage: LoansStage) -> None:
+    stage.lend(KEY + SEED, 1, flags=LendFlag.RESERVED, head_bytes=HEAD_BYTES)
+    refused = Message(Kind.REFUSE, RefuseReason.NOT_PARKED, SLOT, HEAD_BYTES, 1, SEED)
+    assert await stage.answer() == refused
+    assert not is_reserved(stage)
+
+
+async def test_a_loan_that_goes_back_reserves_nothing(stage: LoansStage) -> None:
+    """Its head named one session, and its body another."""
+    other = claim_key("environment", "s2")
+    connection = stage.connection()
+    flags = LendFlag.RESERVED | LendFlag.DESCRIPTOR
+    stage.lend(other + SEED, 1, of=connection, flags=flags, head_bytes=HEAD_BYTES)
+    assert await stage.answer() == not_held(1, SEED)
+    assert not stage.shard.claims._reserved

@@ -4,7 +4,8 @@
 `POST /call` counts for the key in `x-claim`, by which the router finds the holder; `POST /release`
 gives the key up; `GET /where` tells the process. A call that its shard does not hold gets 410.
 `POST /seed` and `/close` name their session only in the field `id` of their JSON body: a seed opens
-it unless it is open, a close ends it if it is.
+it unless it is open, a close ends it if it is. `POST /visit` names it in the cookie `sid`, and
+opens it unless it is open. A seed and a visit tell how many sessions their process opened by now.
 
 Spec: docs/architecture.md#tests
 """
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sessions.episode_errors import EpisodeNotRunningError
 from sessions.errors import ClientVisibleError, UnknownPathError
 from sessions.routing.claim_keys import claim_key
-from sessions.routing.kinds import BodyNaming, HeaderNaming, Ownership, SessionKind
+from sessions.routing.kinds import BodyNaming, CookieNaming, HeaderNaming, Ownership, SessionKind
 from sessions.routing.readers import read_whole_value
 
 if TYPE_CHECKING:
@@ -39,18 +40,26 @@ KIND: Final = SessionKind(
 )
 
 
-def key_of(name: str) -> bytes:
+VISITS: Final = SessionKind(
+    name="visited",
+    ownership=Ownership.CLAIM,
+    cookie=CookieNaming(name="sid", reader=read_whole_value),
+)
+
+
+def key_of(name: str, kind: SessionKind = KIND) -> bytes:
     """The claim key of a session's name."""
-    return claim_key(KIND.name, name)
+    return claim_key(kind.name, name)
 
 
 class ClaimingApp:
     """See the module docstring."""
 
-    session_kinds = (KIND,)
+    session_kinds = (KIND, VISITS)
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
+        self._opened = 0
         self._claims: Claims
 
     def use_claims(self, claims: Claims) -> None:
@@ -80,12 +89,17 @@ class ClaimingApp:
         name = json.loads(body)["id"]
         was_open = name in self._counts
         if path == "/seed" and not was_open:
-            await self._claims.claim(key_of(name))
-            self._counts[name] = 0
+            await self._open(name, KIND)
         if path == "/close":
             self._counts.pop(name, None)
             self._claims.release(key_of(name))
-        return {"pid": os.getpid(), "was_open": was_open, "bytes": len(body)}
+        told = {"pid": os.getpid(), "was_open": was_open, "bytes": len(body)}
+        return {**told, "opened": self._opened}
+
+    async def _open(self, name: str, kind: SessionKind) -> None:
+        await self._claims.claim(key_of(name, kind))
+        self._counts[name] = 0
+        self._opened += 1
 
     async def _answer(self, path: str, headers: dict[bytes, bytes]) -> dict[str, object]:
         if path == "/where":
@@ -95,6 +109,12 @@ class ClaimingApp:
             await self._claims.claim(key_of(name))
             self._counts[name] = 0
             return {"pid": os.getpid()}
+        if path == "/visit":
+            name = headers[b"cookie"].decode().partition("=")[2]
+            was_open = name in self._counts
+            if not was_open:
+                await self._open(name, VISITS)
+            return {"pid": os.getpid(), "was_open": was_open, "opened": self._opened}
         name = headers[b"x-claim"].decode()
         if path == "/call":
             if name not in self._counts:

@@ -100,10 +100,6 @@ class FakeConnection:
         self.slot.take_back(shard, kept=kept)
         self.calls.append(("take_back", shard, leftover, kept))
 
-    def lend_again(self, head: Head, shard: int, payload: bytes) -> None:
-        """Remember."""
-        self.calls.append(("lend_again", head, shard, payload))
-
     def answer_refused(self, error: ClientVisibleError, head: Head, payload: bytes) -> None:
         """Remember."""
         self.calls.append(("answer_refused", error, head, payload))

@@ -16,6 +16,7 @@ from sessions.errors import ClientVisibleError
 from sessions.lending.connection import LAST_HEAD_S, Connection
 from sessions.lending.front import Front
 from sessions.lending.group import Group
+from sessions.lending.place import Place
 from sessions.routing.kinds import Named
 from sessions.wire.head import Head
 from tests.support.loops import open_descriptors, turn
@@ -55,21 +56,21 @@ class FakeDispatcher:
         self.released: list[tuple[int, list[int]]] = []
         self.forgotten: list[Connection] = []
 
-    def choose(self, named: Named | None) -> int:
+    def choose(self, named: Named | None) -> Place:
         """See `Dispatcher.choose`."""
         self.named.append(named)
         if self.refusal is not None:
             raise self.refusal
-        return self.owner
+        return Place(shard=self.owner)
 
-    def lend(self, connection: Connection, shard: int, head: Head, payload: bytes) -> None:
+    def lend(self, connection: Connection, place: Place, head: Head, payload: bytes) -> None:
         """Do what the router's dispatcher does, without a message."""
         connection.pause_reading()
-        needs_descriptor = connection.slot.lend(shard)
+        needs_descriptor = connection.slot.lend(place.shard)
         self.loans.append(
             TakenLoan(
                 connection=connection,
-                shard=shard,
+                shard=place.shard,
                 head=head,
                 payload=payload,
                 needs_descriptor=needs_descriptor,

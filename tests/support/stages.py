@@ -46,7 +46,8 @@ class ShardStage:
         self.claims = ChannelClaims()
         names = BodyNames(kinds)
         served = Inquiring(cast("Any", app), self.claims.holds) if names else app
-        self.loans = (ReferringLoans if names else Loans)(
+        opens = any(kind.is_opened_by_name for kind in kinds)
+        self.loans = (ReferringLoans if opens else Loans)(
             service=Service(served, self.server.server_state, {}),
             cells=group.cells,
             body_limit_bytes=group.settings.body_bytes,
