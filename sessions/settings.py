@@ -20,6 +20,8 @@ from sessions.errors import SettingsError
 
 PREFIX: Final = "SESSIONS_"
 TITO_FAMILIES: Final = ("auto", "qwen3", "default")  # a test compares with tokens/families.py
+ENGINE_DIALECTS: Final = ("auto", "sglang", "vllm")  # a test compares with core/dialects
+ECHO_REQUIRED: Final = "required"
 SIMULATED_ENGINE: Final = "sim:"
 _ID_PREFIX_MAX: Final = 64
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 section 5.6.2
@@ -53,6 +55,8 @@ class Settings:
     app: str = ""
     engine_url: str = ""
     engine_api_key: str = ""
+    engine_dialect: str = "auto"
+    prompt_echo: str = ECHO_REQUIRED
     engine_timeout_s: float = 3600.0
     engine_connect_timeout_s: float = 5.0
     routing_key_header: str = "X-SMG-Routing-Key"
@@ -272,6 +276,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "app": _app,
     "tito_family": _one_of(*TITO_FAMILIES),
     "engine_url": _engine_url,
+    "engine_dialect": _one_of(*ENGINE_DIALECTS),
+    "prompt_echo": _one_of(ECHO_REQUIRED, "optional"),
     "engine_timeout_s": _seconds(0.1, 604800),
     "engine_connect_timeout_s": _seconds(0.1, 3600),
     "routing_key_header": _header_name,

@@ -1,7 +1,4 @@
-"""A chat request: what the client asked for, and the body that the engine gets instead.
-
-The client's fields pass through in their order; the ones that token-in-token-out needs are set,
-the ones that would stream are taken out (a reply with token ids comes only whole).
+"""A chat request: what the client asked for, parsed and checked.
 
 Must not know sessions, templates or HTTP.
 
@@ -10,18 +7,10 @@ Spec: docs/sessions.md#chat-request
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from sessions.core.json_text import Json, JsonObject, parse_client_json, render_json
-from sessions.core.shared_text import IdsText, share
+from sessions.core.json_text import Json, JsonObject, parse_client_json
 from sessions.errors import RequestError
-
-# Without tools these say nothing, and some engines refuse them.
-_IDLE_TOOL_CHOICES: Final = (None, "none", "auto")
-_MARK_BYTES: Final = 16  # nobody can guess them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,23 +36,6 @@ class ChatRequest:
     def asks(self, field: str) -> bool:
         """Whether the client itself set a boolean field to true."""
         return self.body.get(field) is True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineBody:
-    """A body for the engine: compact JSON, what is long in it shared with the turn before.
-
-    Attributes:
-        parts: Together the text; none empty.
-        messages: Those that are the messages, but for the bracket at the end.
-    """
-
-    parts: tuple[bytes, ...]
-    messages: tuple[bytes, ...]
-
-    def whole(self) -> bytes:
-        """The text, copied."""
-        return b"".join(self.parts)
 
 
 def parse_chat_request(raw: bytes) -> ChatRequest:
@@ -103,74 +75,6 @@ def parse_chat_request(raw: bytes) -> ChatRequest:
     )
 
 
-def engine_body_of(
-    request: ChatRequest,
-    *,
-    input_ids: IdsText,
-    template_kwargs: JsonObject,
-    routing_replay: bool,
-    replay_start: int = 0,
-    earlier_messages: Sequence[bytes] = (),
-) -> EngineBody:
-    """Write the body that the engine gets.
-
-    Args:
-        request: The client's request.
-        input_ids: The prompt's token ids.
-        template_kwargs: The kwargs that made them; the engine sets its parsers up from these.
-        routing_replay: Whether to ask for the routed experts.
-        replay_start: Index of the first token whose experts are asked for; 0 for all.
-        earlier_messages: `EngineBody.messages` of the turn before.
-
-    Returns:
-        Compact JSON, in parts.
-
-    Raises:
-        RequestError: The body is nested too deeply to be written.
-    """
-    body = dict(request.body)
-    body.pop("stream", None)
-    body.pop("stream_options", None)
-    messages_mark, ids_mark = secrets.token_hex(_MARK_BYTES), secrets.token_hex(_MARK_BYTES)
-    body["messages"] = messages_mark
-    if request.tools is None:
-        body.pop("tools", None)
-        body.pop("parallel_tool_calls", None)
-        if body.get("tool_choice") in _IDLE_TOOL_CHOICES:
-            body.pop("tool_choice", None)
-    body |= {"logprobs": True, "return_meta_info": True, "no_stop_trim": False}
-    body["return_prompt_token_ids"] = True
-    if routing_replay:
-        body["return_routed_experts"] = True
-        if replay_start:
-            body["routed_experts_start_len"] = replay_start
-        else:
-            body.pop("routed_experts_start_len", None)
-    body["input_ids"] = ids_mark
-    body["chat_template_kwargs"] = template_kwargs
-    if not template_kwargs:
-        del body["chat_template_kwargs"]
-    try:
-        text = render_json(body)
-        told = render_json([_engine_message_of(message) for message in request.messages])
-    except RecursionError as error:
-        raise RequestError("the body is nested too deeply") from error
-    messages = share(told[:-1], earlier_messages)
-    long_parts = {messages_mark: (*messages, b"]"), ids_mark: input_ids.json_parts}
-    return EngineBody(parts=_filled(text, long_parts), messages=messages)
-
-
-def _filled(text: bytes, parts: Mapping[str, Sequence[bytes]]) -> tuple[bytes, ...]:
-    """Put parts in the places of strings, each of which stands in the text once."""
-    quoted = {b'"%s"' % mark.encode(): found for mark, found in parts.items()}
-    filled: list[bytes] = []
-    done = 0
-    for at, mark in sorted((text.index(mark), mark) for mark in quoted):
-        filled += [text[done:at], *quoted[mark]]
-        done = at + len(mark)
-    return (*filled, text[done:])
-
-
 def _messages_in(body: JsonObject) -> list[JsonObject]:
     messages: Json = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -179,13 +83,6 @@ def _messages_in(body: JsonObject) -> list[JsonObject]:
         if not isinstance(message, dict):
             raise RequestError(f"messages[{index}] must be an object", param=f"messages[{index}]")
     return messages
-
-
-def _engine_message_of(message: JsonObject) -> JsonObject:
-    """The message as it is, but for null content: engines take that from the assistant only."""
-    if message.get("content") is not None or message.get("role") == "assistant":
-        return message
-    return {**message, "content": ""}
 
 
 def _tools_in(body: JsonObject) -> list[JsonObject] | None:

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from sessions.core.asking import Asking
 from sessions.core.chat_request import ChatRequest, parse_chat_request
 from sessions.core.client_request import ClientRequest
+from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders, reply_headers_of
 from sessions.core.json_text import Json, JsonObject, parse_engine_json
 from sessions.core.record_query import parse_record_query
@@ -106,6 +107,7 @@ class SessionCore:
         prompts: PromptBuilder,
         replay: ReplayStore,
         labels: EngineHeaders,
+        dialects: DialectChoice,
         key_of: Callable[[str], str],
         rules: CoreRules,
     ) -> None:
@@ -117,6 +119,7 @@ class SessionCore:
             prompts: Makes prompts.
             replay: Keeps replay blobs.
             labels: How requests to the engine are labelled.
+            dialects: What the engine speaks.
             key_of: The session key of an id.
             rules: What the settings decide.
         """
@@ -135,6 +138,7 @@ class SessionCore:
         self.asking = Asking(engine=engine, replay=replay, budget=self.ingest)
         self._runner = TurnRunner(
             asking=self.asking,
+            dialects=dialects,
             preparer=TurnPreparer(prompts=prompts, rules=rules.replay),
             replay=replay,
             labels=labels,

@@ -11,22 +11,19 @@ Spec: docs/samples.md#turn-facts
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject
+from sessions.core.sampled import Sampled
 from sessions.replay.base64_check import Base64Check
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.scanner import REPLAY_FIELDS
 from sessions.replay.shape import NUMBER_BYTES, BlobShape, check_shape, describe, row_bytes_of
 from sessions.replay.taken import InlineBlob
 
-# Counts and times larger than this are no counts or times (and do not fit a float exactly).
-_MAX_COUNT: Final = 1 << 53
 ROUTED_EXPERTS: Final = "routed_experts"
 _NO_STARTS: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -83,7 +80,7 @@ class TurnFacts:
 
 
 def facts_of(
-    reply: JsonObject,
+    sampled: Sampled,
     *,
     prompt_count: int,
     requested_at: float,
@@ -96,11 +93,11 @@ def facts_of(
     """Take the facts from a reply.
 
     Args:
-        reply: The engine's, parsed and checked; its replay fields may be gone.
+        sampled: The engine's reply, read and checked.
         prompt_count: Token ids that were sent.
         requested_at: When the client's request was there, seconds since the epoch.
         committed_at: Now.
-        replay: (field, base64 text) as found in the reply; the first of a field counts.
+        replay: (field, base64 text) as found in it; the first of a field counts.
         starts: The first row that the engine was asked for, by field; absent for all rows.
         layers: Layers of routed experts by the settings, 0 if unknown.
         before: Facts of the checkpoint that the turn builds on.
@@ -108,31 +105,21 @@ def facts_of(
     Returns:
         The facts; never raises for what an engine sends.
     """
-    choice: JsonObject = reply["choices"][0]
-    meta: JsonObject = choice["meta_info"]
-    usage = _object(reply.get("usage"))
-    entries = meta["output_token_logprobs"]
     rows, errors = _replay_of(
-        meta,
         dict(reversed(replay)),
         starts=starts,
-        end_row=max(0, prompt_count + len(entries) - 1),
-        layers=layers,
+        end_row=max(0, prompt_count + len(sampled.token_ids) - 1),
+        layers={**sampled.row_layers, ROUTED_EXPERTS: layers},
         before=before,
     )
     return TurnFacts(
         prompt_count=prompt_count,
-        log_probs=array("d", [_log_prob(entry[0]) for entry in entries]),
-        finish_reason=_finish_reason(choice.get("finish_reason"), meta.get("finish_reason")),
-        weight_version=_word(
-            meta.get("weight_version"), _object(reply.get("metadata")).get("weight_version")
-        ),
-        cached_count=_count(
-            meta.get("cached_tokens"),
-            _object(usage.get("prompt_tokens_details")).get("cached_tokens"),
-        ),
-        engine_prompt_count=_count(meta.get("prompt_tokens"), usage.get("prompt_tokens")),
-        latency_s=_seconds(meta.get("e2e_latency")),
+        log_probs=sampled.log_probs,
+        finish_reason=sampled.finish_reason,
+        weight_version=sampled.weight_version,
+        cached_count=sampled.cached_count,
+        engine_prompt_count=sampled.prompt_count,
+        latency_s=sampled.latency_s,
         requested_at=requested_at,
         committed_at=committed_at,
         replay=rows,
@@ -141,12 +128,11 @@ def facts_of(
 
 
 def _replay_of(
-    meta: JsonObject,
     sources: Mapping[str, ReplayBlob],
     *,
     starts: Mapping[str, int],
     end_row: int,
-    layers: int,
+    layers: Mapping[str, int],
     before: TurnFacts | None,
 ) -> tuple[dict[str, ReplayRows], list[str]]:
     """The rows of each field that is there, and what is wrong."""
@@ -159,9 +145,7 @@ def _replay_of(
             sources.get(name),
             start_row=starts.get(name, 0),
             end_row=end_row,
-            layers=layers
-            if name == ROUTED_EXPERTS
-            else _count(meta.get(f"{name}_num_layers")) or None,
+            layers=layers.get(name),
             before=known.get(name),
         )
         if found is not None:
@@ -221,29 +205,3 @@ def _row_shape_of(shape: BlobShape, rows: int, layers: int | None) -> tuple[tupl
     if layers and width % layers:
         return (width,), f"a row has {width} numbers, which are not {layers} layers"
     return ((layers, width // layers) if layers else (width,)), ""
-
-
-def _log_prob(value: Json) -> float:
-    return value if type(value) in (float, int) and abs(value) < _MAX_COUNT else math.nan
-
-
-def _finish_reason(told: Json, in_meta: Json) -> str:
-    """SGLang says it twice: as a word, and in its meta_info as an object with a type."""
-    return _word(told, _object(told).get("type"), in_meta, _object(in_meta).get("type"))
-
-
-def _object(value: Json) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _word(*values: Json) -> str:
-    return next((value for value in values if isinstance(value, str) and value), "")
-
-
-def _count(*values: Json) -> int:
-    return next((v for v in values if type(v) is int and 0 <= v < _MAX_COUNT), 0)
-
-
-def _seconds(value: Json) -> float | None:
-    is_time = type(value) in (float, int) and 0 <= value < _MAX_COUNT
-    return float(value) if is_time else None

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sessions.core.chat_request import ChatRequest, EngineBody, engine_body_of
+from sessions.core.chat_request import ChatRequest
+from sessions.core.dialects.dialect import EngineDialect, ReplayWish
+from sessions.core.engine_body import EngineBody, engine_body_of
 from sessions.core.histories.checkpoint import Plan
 from sessions.core.histories.history import History
 from sessions.core.json_text import JsonObject, render_json
@@ -52,6 +54,7 @@ class PreparedTurn:
 
     Attributes:
         plan: How it attaches to the session.
+        dialect: Of the engine that it is for.
         prompt_ids: The prompt.
         prompt_text: The same as JSON text.
         template_kwargs: The kwargs that it was rendered with.
@@ -60,6 +63,7 @@ class PreparedTurn:
     """
 
     plan: Plan
+    dialect: EngineDialect
     prompt_ids: array[int]
     prompt_text: IdsText
     template_kwargs: JsonObject
@@ -74,29 +78,33 @@ class TurnPreparer:
         self._prompts = prompts
         self._rules = rules
 
-    async def prepare(self, history: History, chat: ChatRequest) -> PreparedTurn:
+    async def prepare(
+        self, history: History, chat: ChatRequest, dialect: EngineDialect
+    ) -> PreparedTurn:
         """Prepare a turn; nothing is changed. Long texts are rendered in a thread.
 
         Args:
             history: The session's; not to be changed meanwhile.
             chat: The client's request.
+            dialect: Of the engine.
 
         Raises:
             RequestError: No prompt can be made of it; see `History.plan` and `PromptBuilder`.
-            InternalError: The prompt would change what was sampled.
+            InternalError: The prompt would change what was sampled, or has an id that is none.
         """
         try:
             plan = history.plan(chat.messages)
             size = len(render_json([plan.tail, chat.tools]))
-            return await off_loop(size, lambda: self._build(plan, chat))
+            return await off_loop(size, lambda: self._build(plan, chat, dialect))
         except RecursionError as error:
             raise RequestError("the body is nested too deeply") from error
 
-    def _build(self, plan: Plan, chat: ChatRequest) -> PreparedTurn:
+    def _build(self, plan: Plan, chat: ChatRequest, dialect: EngineDialect) -> PreparedTurn:
         base = plan.base
         kwargs = self._prompts.template_kwargs_of(chat.template_kwargs)
         if base is None:
             first = self._prompts.first(plan.tail, chat.tools, chat.template_kwargs)
+            self._check_ids(first)
             prompt = array("I", first)
             text = IdsText().followed(prompt, 0)
         else:
@@ -109,6 +117,7 @@ class TurnPreparer:
                 chat.template_kwargs,
                 offset=len(plan.stored),
             )
+            self._check_ids(joint.added_ids)
             prompt = checkpoint[: joint.kept_count]
             prompt.extend(joint.added_ids)
             self._check_prefix(checkpoint, prompt)
@@ -116,14 +125,15 @@ class TurnPreparer:
         start = self._replay_start_of(plan)
         body = engine_body_of(
             chat,
-            input_ids=text,
+            dialect,
+            prompt=text,
             template_kwargs=kwargs,
-            routing_replay=self._rules.is_wanted,
-            replay_start=start,
+            replay=ReplayWish(is_wanted=self._rules.is_wanted, start_row=start),
             earlier_messages=base.messages_text if base is not None else (),
         )
         return PreparedTurn(
             plan=plan,
+            dialect=dialect,
             prompt_ids=prompt,
             prompt_text=text,
             template_kwargs=kwargs,
@@ -142,6 +152,17 @@ class TurnPreparer:
             return 0
         has_rows = ROUTED_EXPERTS in base.facts.replay and not base.facts.replay_error
         return len(base.ids) - 1 if has_rows else 0
+
+    def _check_ids(self, encoded: Sequence[int]) -> None:
+        """Engines differ in what they do with an id that is none; one hangs for ever.
+
+        Ids of earlier turns are not looked at: some are the engine's own, and its vocabulary may
+        be larger than the tokenizer's.
+        """
+        limit = self._prompts.tokenizer.vocab_size
+        for token_id in encoded:
+            if type(token_id) is not int or not 0 <= token_id < limit:
+                raise InternalError(f"the prompt has {token_id!r}, which is no token id")
 
     def _check_prefix(self, checkpoint: array[int], prompt: array[int]) -> None:
         """The promise of the product, checked on every turn: nothing sampled is changed."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from array import array
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
@@ -23,6 +22,7 @@ from typing import Final
 from sessions.core.asking import Asking
 from sessions.core.chat_request import ChatRequest
 from sessions.core.client_request import ClientRequest
+from sessions.core.dialects.choice import DialectChoice
 from sessions.core.engine_errors import context_error_of
 from sessions.core.events import events_of
 from sessions.core.headers import EngineHeaders
@@ -30,7 +30,7 @@ from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.json_text import JsonObject, render_json
 from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
-from sessions.core.sampled import Sampled, sampled_in
+from sessions.core.sampled import Sampled
 from sessions.core.session import Session
 from sessions.core.shared_ids import SharedIds
 from sessions.core.taken_reply import TakenReply
@@ -69,12 +69,14 @@ class TurnRunner:
         self,
         *,
         asking: Asking,
+        dialects: DialectChoice,
         preparer: TurnPreparer,
         replay: ReplayStore,
         labels: EngineHeaders,
         replay_layers: int,
     ) -> None:
         self._asking = asking
+        self._dialects = dialects
         self._preparer = preparer
         self._replay = replay
         self._labels = labels
@@ -112,9 +114,10 @@ class TurnRunner:
     async def _run(
         self, session: Session, request: ClientRequest, chat: ChatRequest, arrived: float
     ) -> TurnReply:
+        dialect = await self._dialects.find(request.headers)
         async with session.lock:
             session.check_open()
-            prepared = await self._preparer.prepare(session.history, chat)
+            prepared = await self._preparer.prepare(session.history, chat, dialect)
             session.limits.check_turn(prepared.plan, len(prepared.prompt_ids))
         asked = self._asking.ask(
             session.session_id,
@@ -135,8 +138,10 @@ class TurnRunner:
                 if overflow is not None:
                     raise overflow
                 return TurnReply(engine=received.engine, body=None, is_recorded=False)
-            sampled = sampled_in(received.taken.value, received.text, prepared.prompt_ids)
-            body = _render(sampled, chat, prepared.prompt_ids)
+            sampled = self._dialects.read(
+                dialect, received.taken.value, received.text, prepared.prompt_ids
+            )
+            body = _render(sampled, chat, prepared)
             async with session.lock:
                 obstacle = _obstacle_to(session, prepared.plan)
                 if not obstacle:
@@ -158,7 +163,7 @@ class TurnRunner:
         plan, now = prepared.plan, time.time()
         taken, sampled = reply
         facts = facts_of(
-            sampled.reply,
+            sampled,
             prompt_count=len(prepared.prompt_ids),
             requested_at=arrived,
             committed_at=now,
@@ -216,7 +221,7 @@ def _told_of(facts: TurnFacts) -> JsonObject:
     return told
 
 
-def _render(sampled: Sampled, chat: ChatRequest, prompt_ids: array[int]) -> bytes:
+def _render(sampled: Sampled, chat: ChatRequest, prepared: PreparedTurn) -> bytes:
     """What the client gets; everything that could fail, before anything is committed.
 
     The parsed reply loses what the client does not get.
@@ -224,11 +229,11 @@ def _render(sampled: Sampled, chat: ChatRequest, prompt_ids: array[int]) -> byte
     reply = sampled.reply
     try:
         for holder in holders_of(reply):
-            if not chat.asks("return_prompt_token_ids"):
+            if not prepared.dialect.wants_prompt_ids(chat.body):
                 # We asked for it to compare; it is as long as the history.
                 holder.pop(PROMPT_IDS, None)
             elif holder.get(PROMPT_IDS) is SENT_IDS:
-                holder[PROMPT_IDS] = prompt_ids.tolist()
+                holder[PROMPT_IDS] = prepared.prompt_ids.tolist()
         if chat.wants_stream:
             logprobs = chat.asks("logprobs")
             return b"".join(events_of(reply, has_usage=chat.wants_usage, has_logprobs=logprobs))

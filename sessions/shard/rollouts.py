@@ -24,6 +24,7 @@ from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
 from sessions.core.client_request import ClientRequest
+from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders
 from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
@@ -39,7 +40,7 @@ from sessions.replay.blobs import ReplayStore
 from sessions.replay.file_store import FileReplayStore, open_replay_store
 from sessions.replay.room import room_bytes
 from sessions.routing.keys import id_of_session_key, session_key_of, verify_session_key
-from sessions.settings import SIMULATED_ENGINE, Settings
+from sessions.settings import ECHO_REQUIRED, SIMULATED_ENGINE, Settings
 from sessions.shard.origin import origin_of
 from sessions.tokens.prompts import PromptBuilder
 
@@ -110,14 +111,21 @@ async def open_core(
             connect_timeout_s=settings.engine_connect_timeout_s,
         )
         opened.push_async_callback(engine.close)
+        labels = EngineHeaders(
+            routing_key=settings.routing_key_header.lower().encode(),
+            api_key=settings.engine_api_key,
+        )
         core = SessionCore(
             registry=registry,
             engine=engine,
             prompts=prompts,
             replay=replay,
-            labels=EngineHeaders(
-                routing_key=settings.routing_key_header.lower().encode(),
-                api_key=settings.engine_api_key,
+            labels=labels,
+            dialects=DialectChoice(
+                engine,
+                labels,
+                name=settings.engine_dialect,
+                is_echo_required=settings.prompt_echo == ECHO_REQUIRED,
             ),
             key_of=lambda session_id: session_key_of(group.run_secret, session_id),
             rules=_rules_of(settings),

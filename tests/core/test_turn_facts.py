@@ -10,7 +10,7 @@ import pytest
 from sessions.core.turn_facts import TurnFacts, facts_of
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.taken import InlineBlob
-from tests.support.samples import blob_of, npy_of, reply_of, rows_for
+from tests.support.samples import blob_of, npy_of, reply_of, rows_for, sampled_of
 
 ROUTED = "routed_experts"
 INDEXER = "indexer_topk"
@@ -26,7 +26,7 @@ def facts(
 ) -> TurnFacts:
     """Facts of a turn that sampled two tokens."""
     return facts_of(
-        reply or reply_of([10, 11], [-0.5, -1]),
+        sampled_of(reply or reply_of([10, 11], [-0.5, -1]), range(prompt_count)),
         prompt_count=prompt_count,
         requested_at=100.0,
         committed_at=101.5,
@@ -63,10 +63,10 @@ def test_what_is_told_elsewhere_is_found():
     reply = reply_of([1], [0.0], finish_reason=None)
     reply["choices"][0]["meta_info"]["finish_reason"] = {"type": "length", "length": 1}
     reply["metadata"] = {"weight_version": "v2"}
-    reply["usage"] = {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 8}}
+    reply["usage"] = {"prompt_tokens": 4, "prompt_tokens_details": {"cached_tokens": 8}}
     found = facts(reply=reply)
     assert (found.finish_reason, found.weight_version) == ("length", "v2")
-    assert (found.cached_count, found.engine_prompt_count) == (8, 9)
+    assert (found.cached_count, found.engine_prompt_count) == (8, 4)
 
 
 @pytest.mark.parametrize("odd", [None, True, -1, "x", [], {}, 1e300, 1 << 70])

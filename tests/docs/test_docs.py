@@ -17,6 +17,7 @@ from sessions.chassis.verdicts import ExitCode
 from sessions.chassis.worker import GroupWorker
 from sessions.client.errors import SessionsClientError
 from sessions.core.histories.linear import MAX_ROLLBACK_TURNS
+from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.episode_errors import EpisodeNotRunningError
 from sessions.errors import ClientVisibleError, SettingsError
 from sessions.lending.board import Phase
@@ -42,6 +43,7 @@ RANGE: Final = re.compile(r"^([\d.]+) to ([\d.]+)")
 RULE_WORDS: Final = re.compile(r"\brules? (\d+(?:(?:, | and |, and )\d+)*)")
 ERROR_MODULES: Final = (
     ClientVisibleError.__module__,
+    EngineDialectUnknownError.__module__,
     EpisodeNotRunningError.__module__,
     TurnLimitError.__module__,
 )

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from sessions.core.client_request import ClientRequest
+from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders
 from sessions.core.registry import SessionRegistry
 from sessions.core.session_core import CoreRules, SessionCore
@@ -39,6 +40,8 @@ class Desk:
         replay_budget_bytes: int = 1 << 30,
         incremental: bool = False,
         labels: EngineHeaders | None = None,
+        dialect: str = "sglang",
+        is_echo_required: bool = False,
         session: SessionOptions = DEFAULT_OPTIONS,
     ) -> None:
         self.prompts = prompts
@@ -46,12 +49,17 @@ class Desk:
         self.replay = open_replay_store("")
         self.registry = SessionRegistry(lambda: mint_session_id(0, 1), tombstones=100)
         self.gone = asyncio.Event()
+        labels = labels or EngineHeaders(routing_key=b"x-smg-routing-key")
+        self.dialects = DialectChoice(
+            self.engine, labels, name=dialect, is_echo_required=is_echo_required
+        )
         self.core = SessionCore(
             registry=self.registry,
             engine=self.engine,
             prompts=prompts,
             replay=self.replay,
-            labels=labels or EngineHeaders(routing_key=b"x-smg-routing-key"),
+            labels=labels,
+            dialects=self.dialects,
             key_of=lambda session_id: f"key of {session_id}",
             rules=CoreRules(
                 keepalive_s=keepalive_s,

@@ -42,7 +42,7 @@ def sampled_document(
                 },
             }
         ],
-        "usage": {"prompt_tokens": 1, "completion_tokens": len(ids)},
+        "usage": {"completion_tokens": len(ids)},
     }
 
 

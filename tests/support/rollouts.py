@@ -101,6 +101,9 @@ async def open_parts(
     prompts: PromptBuilder, engine_url: str = "sim:", **settings: str
 ) -> AsyncIterator[Rollouts]:
     """As `open_rollouts`, with what is inside."""
+    if not engine_url.startswith("sim:"):
+        # A scripted engine: it is not asked what it is, and few replies repeat the prompt.
+        settings = {"engine_dialect": "sglang", "prompt_echo": "optional", **settings}
     named = {f"SESSIONS_{name.upper()}": value for name, value in settings.items()}
     group = group_of(
         {"SESSIONS_ENGINE_URL": engine_url, "SESSIONS_TOKENIZER": "pkg:qwen3", **named}

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from sessions.core.dialects.sglang import SGLangDialect
+from sessions.core.sampled import Sampled
 from sessions.core.samples.assembly import Sample, TurnSample
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import META, tensors_of
@@ -63,6 +65,13 @@ def reply_of(
     }
 
 
+def sampled_of(reply: dict[str, Any], prompt: Sequence[int] = ()) -> Sampled:
+    """The same as the dialect reads it; counts that the reply does not tell are filled in."""
+    meta = reply["choices"][0]["meta_info"]
+    meta.setdefault("completion_tokens", len(meta["output_token_logprobs"]))
+    return SGLangDialect(is_echo_required=False).read(reply, b"", array("I", prompt))
+
+
 def turn_of(
     prompt: Sequence[int],
     sampled: Sequence[int],
@@ -80,7 +89,7 @@ def turn_of(
     if log_probs is None:
         log_probs = [-float(token) for token in sampled]
     facts = facts_of(
-        reply_of(sampled, log_probs, **reply),
+        sampled_of(reply_of(sampled, log_probs, **reply), prompt),
         prompt_count=len(prompt),
         requested_at=requested_at,
         committed_at=committed_at,
