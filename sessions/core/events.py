@@ -71,8 +71,13 @@ def event_of(data: str) -> bytes:
 def _deltas_of(message: JsonObject) -> Iterator[JsonObject]:
     others = {k: v for k, v in message.items() if k not in _TOLD_APART and v is not None}
     yield {"role": "assistant", "content": "", **others}
-    for field in ("reasoning_content", "reasoning", "content"):
-        yield from ({field: piece} for piece in _pieces_of(message.get(field) or ""))
+    for piece in _pieces_of(message.get("reasoning_content") or ""):
+        # Both names in one delta: a reader that takes either must not read the text twice.
+        is_same = message.get("reasoning") == message["reasoning_content"]
+        yield {"reasoning_content": piece, **({"reasoning": piece} if is_same else {})}
+    if message.get("reasoning") != message.get("reasoning_content"):
+        yield from ({"reasoning": piece} for piece in _pieces_of(message.get("reasoning") or ""))
+    yield from ({"content": piece} for piece in _pieces_of(message.get("content") or ""))
     for index, call in enumerate(message.get("tool_calls") or []):
         yield from _call_deltas_of({**call, "index": index})
 

@@ -34,6 +34,21 @@ def test_a_reply_is_told_as_role_then_content_then_finish():
         assert "usage" not in chunk
 
 
+def test_reasoning_under_two_names_comes_in_one_delta():
+    text = "hm " * 3000
+    deltas = deltas_of(sampled_document([1], reasoning=text, reasoning_content=text))
+    told = [d for d in deltas if "reasoning" in d or "reasoning_content" in d]
+    assert len(told) > 1
+    assert all(delta["reasoning"] == delta["reasoning_content"] for delta in told)
+    assert "".join(delta["reasoning"] for delta in told) == text
+
+
+def test_reasoning_that_differs_under_two_names_is_told_under_both():
+    deltas = deltas_of(sampled_document([1], reasoning="a", reasoning_content="b"))
+    assert {"reasoning": "a"} in deltas
+    assert {"reasoning_content": "b"} in deltas
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_comes_before_the_content_under_its_own_name(name: str):
     document = sampled_document([1], content="hello", **{name: "hm"})
