@@ -19,7 +19,23 @@ from urllib.parse import urlsplit
 from sessions.errors import SettingsError
 
 PREFIX: Final = "SESSIONS_"
-TITO_FAMILIES: Final = ("auto", "qwen3", "default")  # a test compares with tokens/families.py
+# A test compares with sessions/tokens/families.
+TITO_FAMILIES: Final = (
+    "auto",
+    "qwen3",
+    "qwen35",
+    "qwennext",
+    "nemotron3",
+    "glm47",
+    "kimi25",
+    "kimi26",
+    "minimax_m25",
+    "minimax_m27",
+    "deepseekv32",
+    "deepseekv4",
+    "inkling",
+    "default",
+)
 ENGINE_DIALECTS: Final = ("auto", "sglang", "vllm")  # a test compares with core/dialects
 ECHO_REQUIRED: Final = "required"
 SIMULATED_ENGINE: Final = "sim:"

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from sessions.tokens.families import Family
+from sessions.tokens.families.declaration import Family
 from sessions.tokens.tokenizer import Tokenizer
 
 

@@ -24,19 +24,21 @@ from pathlib import Path
 from typing import Final
 
 from sessions.errors import (
-    BadTemplateKwargsError,
     RequestError,
     RoleNotAppendableError,
     SettingsError,
     UnprocessableError,
     UnrenderableMessageError,
 )
-from sessions.tokens.families import AUTO, Family, detect_family, family_of
+from sessions.tokens.families.declaration import Family
+from sessions.tokens.families.detection import Traits, contradicts, detect_family
+from sessions.tokens.families.table import AUTO, DEFAULT, family_of
 from sessions.tokens.messages import Message, normalise_messages
 from sessions.tokens.rendering import Rendering
+from sessions.tokens.template_kwargs import template_kwargs_of
 from sessions.tokens.templates import (
-    RESERVED_NAMES,
     Template,
+    native_text_of,
     read_native_template,
     read_shipped_template,
 )
@@ -91,30 +93,16 @@ class PromptBuilder:
         self._preamble = self._find_preamble()
 
     def template_kwargs_of(self, requested: object) -> dict[str, object]:
-        """Template kwargs of a request, with those that the family fixes.
+        """Template kwargs of a request, with those that the family fixes or computes.
 
         Args:
-            requested: The request's `chat_template_kwargs`, or None.
+            requested: The request's `chat_template_kwargs`, or None; or what this gave before.
 
         Raises:
-            BadTemplateKwargsError: It is no object, contradicts a fixed value, or names something
-                that the template gets from elsewhere.
+            BadTemplateKwargsError: It is no object, contradicts a fixed value or itself, or names
+                something that the template gets from elsewhere.
         """
-        place = "chat_template_kwargs"
-        if requested is None:
-            requested = {}
-        if not isinstance(requested, Mapping):
-            raise BadTemplateKwargsError(f"{place} must be an object", param=place)
-        for name, value in requested.items():
-            if name in RESERVED_NAMES:
-                raise BadTemplateKwargsError(f"{place}.{name} is reserved", param=f"{place}.{name}")
-            fixed = self.family.fixed_kwargs.get(name, value)
-            if fixed != value:
-                raise BadTemplateKwargsError(
-                    f"{place}.{name} is fixed to {fixed!r} for {self.family.name}",
-                    param=f"{place}.{name}",
-                )
-        return {**requested, **self.family.fixed_kwargs}
+        return template_kwargs_of(self.family, requested)
 
     def first(
         self,
@@ -256,7 +244,7 @@ class PromptBuilder:
         return [*self._preamble[:-1], {**self._preamble[-1], "tool_calls": bare}]
 
     def _find_preamble(self) -> list[dict[str, object]]:
-        rendering = Rendering(self._template, None, self.family.fixed_kwargs)
+        rendering = Rendering(self._template, None, self.template_kwargs_of(None))
         reasons = []
         for roles in _PREAMBLES:
             preamble = [_DUMMIES[role] for role in roles]
@@ -285,29 +273,67 @@ def load_prompt_builder(tokenizer_name: str, family_name: str = AUTO) -> PromptB
 
     Args:
         tokenizer_name: See `load_tokenizer`.
-        family_name: A family's name, or `auto` to pick it by the tokenizer's special tokens; what
-            was picked, and why, goes to the log.
+        family_name: A family's name, or `auto` to pick it by the tokenizer's special tokens and
+            the model's own template. What was picked, and why, goes to the log; so does a name
+            that they contradict.
 
     Raises:
         SettingsError: The tokenizer, the family or its template cannot be had; one line.
     """
     tokenizer = load_tokenizer(tokenizer_name)
-    if family_name == AUTO:
-        detection = detect_family(tokenizer)
-        family = detection.family
-        _log.info("tito family picked family=%s reason=%r", family.name, detection.reason)
-    else:
-        family = family_of(family_name)
+    folder = _folder_of(tokenizer_name)
+    traits = Traits(
+        special_ids=tokenizer.special_ids,
+        template=None if folder is None else native_text_of(folder),
+        is_complete=folder is not None,
+    )
+    family = _pick_family(traits) if family_name == AUTO else _named_family(family_name, traits)
     return PromptBuilder(tokenizer, family, _template_of(family, tokenizer_name))
+
+
+def _pick_family(traits: Traits) -> Family:
+    detection = detect_family(traits)
+    level = logging.INFO if detection.is_sure else logging.WARNING
+    rivals = ",".join(rival.name for rival in detection.rivals)
+    _log.log(
+        level,
+        "tito family picked family=%s reason=%r also_fits=%s",
+        detection.family.name,
+        detection.reason,
+        rivals or "none",
+    )
+    return detection.family
+
+
+def _named_family(name: str, traits: Traits) -> Family:
+    """The family of a name; warns if the model is clearly of another one."""
+    family = family_of(name)
+    detection = detect_family(traits)
+    if detection.family is not DEFAULT and contradicts(family, traits):
+        _log.warning(
+            "tito family is not what the model looks like family=%s looks_like=%s reason=%r",
+            name,
+            detection.family.name,
+            detection.reason,
+        )
+    return family
 
 
 def _template_of(family: Family, tokenizer_name: str) -> Template:
     if family.template is not None:
-        return read_shipped_template(family.template)
-    if tokenizer_name.startswith(PACKAGE_PREFIX):
+        return read_shipped_template(family.template, family.template_texts)
+    folder = _folder_of(tokenizer_name)
+    if folder is None:
         raise SettingsError(
             f"the TITO family {family.name} takes the model's own chat template, "
             f"but {tokenizer_name} brings none"
         )
+    return read_native_template(folder)
+
+
+def _folder_of(tokenizer_name: str) -> Path | None:
+    """Where a model's files are; None for packaged ranks."""
+    if tokenizer_name.startswith(PACKAGE_PREFIX):
+        return None
     path = Path(tokenizer_name)
-    return read_native_template(path if path.is_dir() else path.parent)
+    return path if path.is_dir() else path.parent

@@ -40,6 +40,7 @@ _RENDER_ERRORS: Final = (
     TypeError,
     ValueError,
 )
+_CONFIG_FILE: Final = "tokenizer_config.json"
 # Names that a template finds in its context whatever the request says.
 RESERVED_NAMES: Final = frozenset(
     {"messages", "tools", "add_generation_prompt", "raise_exception", "strftime_now"}
@@ -146,10 +147,15 @@ def local_now() -> datetime:
     return datetime.now(UTC).astimezone()
 
 
-def read_shipped_template(name: str) -> ChatTemplate:
-    """Read one of the templates that ship with the package, by its file name without `.jinja`."""
+def read_shipped_template(name: str, texts: Mapping[str, str] | None = None) -> ChatTemplate:
+    """Read one of the templates that ship with the package.
+
+    Args:
+        name: Its file name without `.jinja`.
+        texts: Its constants.
+    """
     source = files("sessions.tokens").joinpath("chat", f"{name}.jinja").read_text("utf-8")
-    return ChatTemplate(source, name=name)
+    return ChatTemplate(source, name=name, constants=texts)
 
 
 def read_native_template(folder: Path) -> ChatTemplate:
@@ -165,17 +171,29 @@ def read_native_template(folder: Path) -> ChatTemplate:
     Raises:
         SettingsError: There is none, or a file is damaged.
     """
-    config = _read_config(folder / "tokenizer_config.json")
-    file = folder / "chat_template.jinja"
-    source = file.read_text("utf-8") if file.is_file() else config.get("chat_template")
-    if isinstance(source, list):
-        named = {entry.get("name"): entry.get("template") for entry in source}
-        source = named.get("default")
-    if not isinstance(source, str):
+    source = native_text_of(folder)
+    if source is None:
         raise SettingsError(f"no chat template in {folder}")
+    config = _read_config(folder / _CONFIG_FILE)
     tokens = {key: _token_text(value) for key, value in config.items() if key.endswith("_token")}
     constants = {key: text for key, text in tokens.items() if text is not None}
     return ChatTemplate(source, name=str(folder), constants=constants)
+
+
+def native_text_of(folder: Path) -> str | None:
+    """The text of a model's own template, found as in `read_native_template`; None without one.
+
+    Raises:
+        SettingsError: A file is damaged.
+    """
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text("utf-8")
+    source = _read_config(folder / _CONFIG_FILE).get("chat_template")
+    if isinstance(source, list):
+        named = {entry.get("name"): entry.get("template") for entry in source}
+        source = named.get("default")
+    return source if isinstance(source, str) else None
 
 
 def _read_config(path: Path) -> dict[str, object]:

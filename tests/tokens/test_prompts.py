@@ -20,7 +20,8 @@ from sessions.errors import (
     UnsupportedContentError,
 )
 from sessions.tokens.comparison import compare
-from sessions.tokens.families import DEFAULT, Family, family_of
+from sessions.tokens.families.declaration import Family
+from sessions.tokens.families.table import DEFAULT, family_of
 from sessions.tokens.prompts import PromptBuilder, load_prompt_builder
 from sessions.tokens.templates import ChatTemplate, Template, read_shipped_template
 from sessions.tokens.tokenizer import Tokenizer
