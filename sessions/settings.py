@@ -38,6 +38,7 @@ TITO_FAMILIES: Final = (
 )
 ENGINE_DIALECTS: Final = ("auto", "sglang", "vllm")  # a test compares with core/dialects
 ECHO_REQUIRED: Final = "required"
+SESSION_MODES: Final = ("linear", "tree")  # a test compares with core/session_options.py
 SIMULATED_ENGINE: Final = "sim:"
 _ID_PREFIX_MAX: Final = 64
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 section 5.6.2
@@ -84,6 +85,8 @@ class Settings:
     spool_dir: str = ""
     tokenizer: str = ""
     tito_family: str = "auto"
+    mode: str = "linear"
+    max_tree_turns: int = 1024
     max_turns: int = 0
     max_session_tokens: int = 0
     cancel_on_disconnect: bool = False
@@ -302,6 +305,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "replay_incremental": _flag,
     "replay_budget_bytes": _whole(0, 1 << 50),
     "ingest_budget_bytes": _whole(1 << 20, 1 << 50),
+    "mode": _one_of(*SESSION_MODES),
+    "max_tree_turns": _whole(1, 65536),
     "max_turns": _whole(0, 1 << 50),
     "max_session_tokens": _whole(0, 1 << 50),
     "cancel_on_disconnect": _flag,

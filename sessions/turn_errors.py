@@ -23,6 +23,12 @@ class TokenLimitError(UnprocessableError):
     code = "token_limit_reached"
 
 
+class TruncatedTurnError(UnprocessableError):
+    """A request that goes on from a reply that was cut off at its limit of tokens."""
+
+    code = "turn_truncated"
+
+
 class IdempotencyKeyReusedError(UnprocessableError):
     """An idempotency key that the session has seen with another body."""
 

@@ -21,4 +21,4 @@ def test_no_error_of_a_turn_is_tried_again(kind: type[RequestError]):
 
 
 def test_there_are_errors_to_look_at():
-    assert len(KINDS) == 3
+    assert len(KINDS) == 4

@@ -27,6 +27,7 @@ RECORD_MEMBERS: Final = (
     "finish_reason",
     "partial",
     "weight_version",
+    "node",
     "replay_error",
     "request",
     "response",

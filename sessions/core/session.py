@@ -17,9 +17,11 @@ from typing import Final
 from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.histories.history import History
 from sessions.core.histories.linear import LinearHistory
+from sessions.core.histories.node import leaves_of
+from sessions.core.histories.tree import TreeHistory
 from sessions.core.json_text import JsonObject
 from sessions.core.session_limits import SessionLimits
-from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
+from sessions.core.session_options import DEFAULT_OPTIONS, SessionMode, SessionOptions
 from sessions.errors import GoneSessionError
 
 _CANCELLED_KEPT: Final = 64
@@ -39,14 +41,14 @@ class Session:
         self.session_id: Final = session_id
         self.options: Final = options
         self.limits: Final = SessionLimits(options)
-        self.history: Final[History] = LinearHistory()
+        self.history: Final[History] = _history_of(options)
         self.lock: Final = asyncio.Lock()
         # The newest only: a client that always hangs up must not fill the memory.
         self.cancelled_turns: Final[deque[JsonObject]] = deque(maxlen=_CANCELLED_KEPT)
         self.used_at = 0.0
         self.turns_in_flight = 0
         self._ended = ""
-        self._mismatch: tuple[Checkpoint, JsonObject] | None = None
+        self._mismatches: dict[Checkpoint, JsonObject] = {}
 
     @property
     def is_ended(self) -> bool:
@@ -66,12 +68,21 @@ class Session:
         if self._ended:
             raise GoneSessionError(f"session {self.session_id} {self._ended}")
 
-    def known_mismatch(self, head: Checkpoint) -> JsonObject | None:
+    def known_mismatch(self, checkpoint: Checkpoint) -> JsonObject | None:
         """The metadata members that were kept for a checkpoint, or None."""
-        if self._mismatch is not None and self._mismatch[0] is head:
-            return self._mismatch[1]
-        return None
+        return self._mismatches.get(checkpoint)
 
-    def keep_mismatch(self, head: Checkpoint, members: JsonObject) -> None:
-        """Keep metadata members that cost a comparison, until another checkpoint's come."""
-        self._mismatch = (head, members)
+    def keep_mismatch(self, checkpoint: Checkpoint, members: JsonObject) -> None:
+        """Keep metadata members that cost a comparison, for as long as no turn goes on from it.
+
+        Nothing is kept of turns that are no longer a leaf of the history, or no longer part of it.
+        """
+        leaves = {leaf.checkpoint for leaf in leaves_of(self.history.nodes)}
+        known = {**self._mismatches, checkpoint: members}
+        self._mismatches = {kept: told for kept, told in known.items() if kept in leaves}
+
+
+def _history_of(options: SessionOptions) -> History:
+    if options.mode is SessionMode.TREE:
+        return TreeHistory(options.max_tree_turns)
+    return LinearHistory()

@@ -39,6 +39,7 @@ from sessions.core.replies import (
     reply_of,
 )
 from sessions.core.running_turns import RunningTurns
+from sessions.core.samples.assembly import TurnSample
 from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import parse_samples_request
 from sessions.core.sampling import with_sampling
@@ -210,12 +211,11 @@ class SessionCore:
         session = self._registry.find(session_id)
         query = parse_record_query(request.query)
         history = session.history
-        records = query.chosen(history.records)
-        messages, head = history.messages, history.head
+        records, nodes = query.chosen(history.records), history.nodes
         with pin(blob for record in records for blob in record.blobs_for(query)) as pins:
             metadata: JsonObject | None = None
             if query.has_metadata:
-                metadata = await self._metadata.read(session, messages, head)
+                metadata = await self._metadata.read(session, nodes)
             return await records_reply_of(
                 session_id,
                 records,
@@ -240,9 +240,10 @@ class SessionCore:
         session = self._registry.find(session_id)
         wanted = parse_samples_request(request.body)
         history = session.history
-        turns, messages, head = history.turns, history.messages, history.head
+        nodes = history.nodes
+        turns = [TurnSample(ids=n.checkpoint.ids, facts=n.checkpoint.facts) for n in nodes]
         with pin(blobs_in(turns)) as pins:
-            metadata = await self._metadata.read(session, messages, head)
+            metadata = await self._metadata.read(session, nodes)
             return await samples_reply_of(
                 turns,
                 metadata,

@@ -10,7 +10,10 @@ Spec: docs/sessions.md#metadata
 
 from __future__ import annotations
 
-from sessions.core.histories.checkpoint import Checkpoint
+from collections.abc import Sequence
+
+from sessions.core.histories.node import Node
+from sessions.core.histories.tree_view import tree_of
 from sessions.core.json_text import JsonObject
 from sessions.core.session import Session
 from sessions.core.turn_preparer import off_loop
@@ -25,40 +28,46 @@ class SessionMetadata:
     def __init__(self, prompts: PromptBuilder) -> None:
         self._prompts = prompts
 
-    async def read(
-        self, session: Session, messages: list[JsonObject], head: Checkpoint | None
-    ) -> JsonObject:
+    async def read(self, session: Session, nodes: Sequence[Node]) -> JsonObject:
         """The metadata of a session as it was at a moment.
 
         Args:
             session: The session.
-            messages: Its history then.
-            head: Its newest checkpoint then.
+            nodes: Its turns then, oldest first.
         """
+        head = nodes[-1] if nodes else None
         found: JsonObject = {}
         if head is not None:
-            known = session.known_mismatch(head)
-            found |= await self._compare(session, messages, head) if known is None else known
-        found["accumulated_token_ids"] = head.token_ids.tolist() if head is not None else []
+            found |= await self.mismatch_of(session, head)
+        found["accumulated_token_ids"] = [] if head is None else head.checkpoint.token_ids.tolist()
         found["max_trim_tokens"] = self._prompts.family.max_trim_count
+        if session.history.is_tree:
+            found["tree"] = tree_of(nodes)
         if session.cancelled_turns:
             found["cancelled_turns"] = list(session.cancelled_turns)
         return found
 
-    async def _compare(
-        self, session: Session, messages: list[JsonObject], head: Checkpoint
-    ) -> JsonObject:
-        """The mismatch list, or nothing when the history cannot be rendered as a whole."""
-        family, tokenizer = self._prompts.family, self._prompts.tokenizer
+    async def mismatch_of(self, session: Session, node: Node) -> JsonObject:
+        """How the tokens of a turn differ from one rendering of its conversation.
 
-        def work() -> JsonObject:
-            try:
-                expected = self._prompts.whole(messages, head.tools, head.template_kwargs)
-            except (RequestError, RecursionError):
-                return {}
-            mismatches = compare(expected, head.token_ids, family, tokenizer)
-            return {"tito_session_mismatch": [mismatch.to_json() for mismatch in mismatches]}
+        Args:
+            session: The turn's session.
+            node: The turn.
 
-        found = await off_loop(4 * len(head.token_ids), work)
-        session.keep_mismatch(head, found)
-        return found
+        Returns:
+            `tito_session_mismatch`; nothing when the conversation cannot be rendered as a whole.
+        """
+        known = session.known_mismatch(node.checkpoint)
+        if known is None:
+            known = await off_loop(4 * len(node.checkpoint.ids), lambda: self._compare(node))
+            session.keep_mismatch(node.checkpoint, known)
+        return known
+
+    def _compare(self, node: Node) -> JsonObject:
+        last, family = node.checkpoint, self._prompts.family
+        try:
+            expected = self._prompts.whole(node.messages, last.tools, last.template_kwargs)
+        except (RequestError, RecursionError):
+            return {}
+        mismatches = compare(expected, last.token_ids, family, self._prompts.tokenizer)
+        return {"tito_session_mismatch": [mismatch.to_json() for mismatch in mismatches]}

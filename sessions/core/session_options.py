@@ -38,16 +38,18 @@ class SessionOptions:
         sampling: Parameters that its client cannot override, by name.
         max_turns: Recorded turns that it may have; 0 for any number.
         max_session_tokens: Tokens of its recorded turns from which on it takes no more; 0 for any.
+        max_tree_turns: Recorded turns that it may have if it is a tree.
     """
 
     mode: SessionMode = SessionMode.LINEAR
     sampling: Mapping[str, Json] = field(default_factory=dict)
     max_turns: int = 0
     max_session_tokens: int = 0
+    max_tree_turns: int = 1024
 
 
 DEFAULT_OPTIONS: Final = SessionOptions()
-_MODES: Final = (SessionMode.LINEAR.value,)  # those that there are by now
+_MODES: Final = tuple(mode.value for mode in SessionMode)
 
 
 def parse_session_options(raw: bytes, defaults: SessionOptions) -> SessionOptions:
@@ -85,6 +87,7 @@ def parse_session_options(raw: bytes, defaults: SessionOptions) -> SessionOption
         sampling=defaults.sampling if sampling is None else parse_sampling(sampling),
         max_turns=_limit_in(body, "max_turns", defaults.max_turns),
         max_session_tokens=_limit_in(body, "max_session_tokens", defaults.max_session_tokens),
+        max_tree_turns=defaults.max_tree_turns,
     )
 
 

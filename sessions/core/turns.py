@@ -173,7 +173,7 @@ class TurnRunner:
             before=plan.base.facts if plan.base is not None else None,
         )
         told = {"timestamp": now, "request_timestamp": arrived, "method": "POST", "path": CHAT_PATH}
-        told |= _told_of(facts)
+        told |= _told_of(facts) | session.history.label_of(plan)
         if facts.replay_error:
             told["replay_error"] = facts.replay_error
             _log.warning(
@@ -193,6 +193,7 @@ class TurnRunner:
             facts=facts,
             tools=chat.tools,
             template_kwargs=prepared.template_kwargs,
+            response_id=_id_in(sampled.reply),
         )
         dropped = session.history.commit(plan, sampled.message, turn)
         session.limits.count(plan, turn, dropped)
@@ -219,6 +220,11 @@ def _told_of(facts: TurnFacts) -> JsonObject:
     if facts.weight_version:
         told["weight_version"] = facts.weight_version
     return told
+
+
+def _id_in(reply: JsonObject) -> str:
+    value = reply.get("id")
+    return value if isinstance(value, str) else ""
 
 
 def _render(sampled: Sampled, chat: ChatRequest, prepared: PreparedTurn) -> bytes:

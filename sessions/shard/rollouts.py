@@ -30,7 +30,7 @@ from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
 from sessions.core.routes import Operation, Route, route_of
 from sessions.core.session_core import CoreRules, SessionCore
-from sessions.core.session_options import SessionOptions
+from sessions.core.session_options import SessionMode, SessionOptions
 from sessions.core.turn_preparer import ReplayRules
 from sessions.engine.http_engines import HttpEngines
 from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
@@ -189,7 +189,10 @@ def _rules_of(settings: Settings) -> CoreRules:
         replay_budget_bytes=settings.replay_budget_bytes or half_of_a_share,
         ingest_budget_bytes=settings.ingest_budget_bytes,
         session=SessionOptions(
-            max_turns=settings.max_turns, max_session_tokens=settings.max_session_tokens
+            mode=SessionMode(settings.mode),
+            max_turns=settings.max_turns,
+            max_session_tokens=settings.max_session_tokens,
+            max_tree_turns=settings.max_tree_turns,
         ),
     )
 

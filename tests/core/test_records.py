@@ -24,6 +24,7 @@ async def record_of(store: ReplayStore, raw: bytes = RAW) -> Record:
             "finish_reason": "length",
             "partial": True,
             "weight_version": "v1",
+            "node": {"id": "n0", "parent": None, "seq": 0},
             "replay_error": "what is wrong",
         },
         request=(b'{"input_ids":', b"[1]}"),

@@ -1,27 +1,10 @@
-from array import array
-
 import pytest
 
-from sessions.core.histories.checkpoint import Checkpoint
-from sessions.core.records import Record
 from sessions.core.session import Session
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import TurnFacts
+from sessions.core.session_options import SessionMode, SessionOptions
 from sessions.errors import GoneSessionError
-from sessions.replay.splice import SplicedText
-
-
-def checkpoint() -> Checkpoint:
-    text = SplicedText(parts=())
-    record = Record(facts={}, request=(), response=text, raw_response=text, status=200)
-    return Checkpoint(
-        ids=SharedIds(array("I")),
-        message_end=1,
-        record=record,
-        facts=TurnFacts(prompt_count=0, log_probs=array("d")),
-        tools=None,
-        template_kwargs={},
-    )
+from sessions.turn_errors import TurnLimitError
+from tests.support.histories import reply, turn, user
 
 
 def test_an_ended_session_refuses_to_work_and_says_why():
@@ -33,12 +16,46 @@ def test_an_ended_session_refuses_to_work_and_says_why():
         session.check_open()
 
 
-def test_a_comparison_is_kept_for_its_checkpoint_alone():
-    session, head, other = Session("x"), checkpoint(), checkpoint()
-    assert session.known_mismatch(head) is None
-    session.keep_mismatch(head, {"tito_session_mismatch": []})
-    assert session.known_mismatch(head) == {"tito_session_mismatch": []}
-    assert session.known_mismatch(other) is None
+def test_a_comparison_is_kept_until_a_turn_goes_on_from_it():
+    session = Session("x")
+    turn(session.history, [user("1")], "a")
+    first = session.history.nodes[0].checkpoint
+    assert session.known_mismatch(first) is None
+    session.keep_mismatch(first, {"tito_session_mismatch": []})
+    assert session.known_mismatch(first) == {"tito_session_mismatch": []}
+    turn(session.history, [user("1"), reply("a"), user("2")], "b")
+    second = session.history.nodes[1].checkpoint
+    session.keep_mismatch(second, {})
+    assert session.known_mismatch(second) == {}
+    assert session.known_mismatch(first) is None
+
+
+def test_a_comparison_of_a_turn_that_was_dropped_meanwhile_is_not_kept():
+    session = Session("x")
+    turn(session.history, [user("1")], "a")
+    dropped = session.history.nodes[0].checkpoint
+    turn(session.history, [user("2")], "b")
+    session.keep_mismatch(dropped, {})
+    assert session.known_mismatch(dropped) is None
+
+
+def test_comparisons_are_kept_for_all_leaves_of_a_tree():
+    session = Session("x", SessionOptions(mode=SessionMode.TREE))
+    for text in ("1", "2"):
+        turn(session.history, [user(text)], "a")
+    checkpoints = [node.checkpoint for node in session.history.nodes]
+    for number, checkpoint in enumerate(checkpoints):
+        session.keep_mismatch(checkpoint, {"number": number})
+    assert [session.known_mismatch(c) for c in checkpoints] == [{"number": 0}, {"number": 1}]
+
+
+def test_the_options_say_which_history_a_session_has():
+    assert not Session("x").history.is_tree
+    session = Session("x", SessionOptions(mode=SessionMode.TREE, max_tree_turns=1))
+    assert session.history.is_tree
+    turn(session.history, [user("1")], "a")
+    with pytest.raises(TurnLimitError):
+        session.history.plan([user("2")])
 
 
 def test_only_the_newest_cancelled_turns_are_noted():

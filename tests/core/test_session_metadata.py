@@ -10,8 +10,7 @@ OpenDesk = Callable[..., Any]
 async def read(desk: Desk, session_id: str) -> tuple[SessionMetadata, dict[str, Any]]:
     session = desk.registry.find(session_id)
     metadata = SessionMetadata(desk.prompts)
-    history = session.history
-    return metadata, await metadata.read(session, history.messages, history.head)
+    return metadata, await metadata.read(session, session.history.nodes)
 
 
 async def test_an_empty_session_has_no_tokens_and_nothing_to_compare(open_desk: OpenDesk):
@@ -48,6 +47,25 @@ async def test_a_comparison_is_made_once_for_a_checkpoint(
         monkeypatch.setattr(desk.prompts, "whole", noted)
         metadata, first = await read(desk, session_id)
         session = desk.registry.find(session_id)
-        second = await metadata.read(session, session.history.messages, session.history.head)
+        second = await metadata.read(session, session.history.nodes)
         assert first == second
         assert len(calls) == 1
+
+
+async def test_only_a_tree_tells_its_turns(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        for mode, has_tree in (("linear", False), ("tree", True)):
+            _, found = await read(desk, desk.open(mode=mode))
+            assert ("tree" in found) == has_tree
+
+
+async def test_every_turn_of_a_tree_can_be_compared(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session_id = desk.open(mode="tree")
+        for text in ("one", "two"):
+            await desk.chat(session_id, text)
+        session = desk.registry.find(session_id)
+        metadata = SessionMetadata(desk.prompts)
+        for node in session.history.nodes:
+            assert await metadata.mismatch_of(session, node) == {"tito_session_mismatch": []}
+            assert session.known_mismatch(node.checkpoint) == {"tito_session_mismatch": []}

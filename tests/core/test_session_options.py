@@ -10,8 +10,9 @@ from sessions.core.session_options import (
     parse_session_options,
 )
 from sessions.errors import RequestError
+from sessions.settings import SESSION_MODES
 
-LIMITED = SessionOptions(max_turns=10, max_session_tokens=1000)
+LIMITED = SessionOptions(max_turns=10, max_session_tokens=1000, max_tree_turns=7)
 
 
 @pytest.mark.parametrize("raw", [b"", b" \r\n", b"{}", b'{"mode":null,"sampling":null}'])
@@ -21,16 +22,17 @@ def test_what_is_not_said_is_as_the_settings_say(raw: bytes):
 
 def test_every_member_is_taken():
     body = {
-        "mode": "linear",
+        "mode": "tree",
         "sampling": {"temperature": 1},
         "max_turns": 10,
         "max_session_tokens": 1,
     }
     assert parse_session_options(json.dumps(body).encode(), LIMITED) == SessionOptions(
-        mode=SessionMode.LINEAR,
+        mode=SessionMode.TREE,
         sampling={"temperature": 1},
         max_turns=10,
         max_session_tokens=1,
+        max_tree_turns=7,
     )
 
 
@@ -72,3 +74,13 @@ def test_a_very_long_name_is_cut_in_the_refusal():
     with pytest.raises(RequestError) as caught:
         parse_session_options(json.dumps({"x" * 5000: 1}).encode(), LIMITED)
     assert len(caught.value.message) < 200
+
+
+def test_the_modes_of_the_settings_are_those_of_sessions():
+    assert [mode.value for mode in SessionMode] == list(SESSION_MODES)
+
+
+def test_a_session_chooses_its_mode():
+    trees = SessionOptions(mode=SessionMode.TREE)
+    assert parse_session_options(b"{}", trees).mode is SessionMode.TREE
+    assert parse_session_options(b'{"mode":"linear"}', trees).mode is SessionMode.LINEAR

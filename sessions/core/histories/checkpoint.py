@@ -31,6 +31,7 @@ class Checkpoint:
         facts: What training samples need besides.
         tools: The tools that the turn was rendered with.
         template_kwargs: The kwargs that it was rendered with.
+        response_id: What the engine calls its reply; "" if it did not say.
         ids_text: The tokens as JSON text, for turns that build on it.
         messages_text: The messages that the engine got, likewise (`EngineBody.messages`).
     """
@@ -41,6 +42,7 @@ class Checkpoint:
     facts: TurnFacts
     tools: list[JsonObject] | None
     template_kwargs: JsonObject
+    response_id: str = ""
     ids_text: IdsText = field(default_factory=IdsText)
     messages_text: tuple[bytes, ...] = ()
 

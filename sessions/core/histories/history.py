@@ -14,13 +14,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
+from sessions.core.histories.node import Node
 from sessions.core.json_text import JsonObject
 from sessions.core.records import Record
-from sessions.core.samples.assembly import TurnSample
 
 
 class History(Protocol):
     """See the module docstring."""
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether turns can branch."""
 
     @property
     def head(self) -> Checkpoint | None:
@@ -35,8 +39,8 @@ class History(Protocol):
         """The records of all checkpoints, oldest first."""
 
     @property
-    def turns(self) -> list[TurnSample]:
-        """What training samples need of the checkpoints that lead to the head, oldest first."""
+    def nodes(self) -> list[Node]:
+        """All turns, oldest first; the last one is the head's. Made anew, and never changed."""
 
     def plan(self, sent: Sequence[JsonObject]) -> Plan:
         """Decide how a request attaches.
@@ -53,6 +57,9 @@ class History(Protocol):
 
     def can_commit(self, plan: Plan) -> bool:
         """Whether a plan still holds."""
+
+    def label_of(self, plan: Plan) -> JsonObject:
+        """Members that the record of a turn with that plan gets; right until the next commit."""
 
     def commit(self, plan: Plan, reply: JsonObject, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Apply a plan.

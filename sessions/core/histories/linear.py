@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
+from sessions.core.histories.node import Node
 from sessions.core.json_text import JsonObject
 from sessions.core.matcher import difference_of, matched_count_of
 from sessions.core.records import Record
-from sessions.core.samples.assembly import TurnSample
 from sessions.errors import HistoryMismatchError
 
 MAX_ROLLBACK_TURNS: Final = 1
@@ -30,6 +30,8 @@ class LinearHistory:
     """See the module docstring."""
 
     __slots__ = ("_checkpoints", "_messages")
+
+    is_tree = False
 
     def __init__(self) -> None:
         self._messages: list[JsonObject] = []
@@ -51,9 +53,16 @@ class LinearHistory:
         return [checkpoint.record for checkpoint in self._checkpoints]
 
     @property
-    def turns(self) -> list[TurnSample]:
-        """What training samples need of all checkpoints, oldest first."""
-        return [TurnSample(ids=c.ids, facts=c.facts) for c in self._checkpoints]
+    def nodes(self) -> list[Node]:
+        """All turns, oldest first, each the parent of the next."""
+        found: list[Node] = []
+        start = 0
+        for seq, checkpoint in enumerate(self._checkpoints):
+            added = self._messages[start : checkpoint.message_end]
+            parent = found[-1] if found else None
+            found.append(Node(seq=seq, parent=parent, checkpoint=checkpoint, added=added))
+            start = checkpoint.message_end
+        return found
 
     def plan(self, sent: Sequence[JsonObject]) -> Plan:
         """Decide how a request attaches.
@@ -82,6 +91,10 @@ class LinearHistory:
     def can_commit(self, plan: Plan) -> bool:
         """Whether nothing was committed or rolled back since the plan was made."""
         return self.head is plan.head
+
+    def label_of(self, plan: Plan) -> JsonObject:
+        """Nothing: a record's place among the others says all."""
+        return {}
 
     def commit(self, plan: Plan, reply: JsonObject, checkpoint: Checkpoint) -> list[Checkpoint]:
         """Apply a plan: roll back what it drops, then append the turn.

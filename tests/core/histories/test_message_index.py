@@ -1,0 +1,123 @@
+"""The index finds what a search through all conversations would, and looks at little."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions.core.histories.message_index import MessageIndex, bucket_of
+from sessions.core.matcher import difference_of
+from tests.support.histories import Message, reply, user
+
+
+class Comparing:
+    """Compares messages, and counts how often."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, stored: Message, sent: Message) -> bool:
+        self.count += 1
+        return difference_of(stored, sent) is None
+
+
+def index_of(*conversations: list[Message]) -> tuple[MessageIndex[int], Comparing]:
+    comparing = Comparing()
+    index: MessageIndex[int] = MessageIndex(comparing, bucket_of)
+    for number, messages in enumerate(conversations):
+        index.put(None, messages, number)
+    comparing.count = 0
+    return index, comparing
+
+
+def test_the_deepest_beginning_is_found():
+    index, _ = index_of([user("1")], [user("1"), reply("a"), user("2")], [user("2")])
+    assert index.deepest([user("1"), reply("a"), user("2"), reply("b")]) == 1
+    assert index.deepest([user("1"), reply("a"), user("3")]) == 0
+    assert index.deepest([user("3")]) is None
+    assert index.deepest([]) is None
+
+
+def test_a_value_of_zero_is_a_value():
+    index, _ = index_of([user("1")])
+    assert index.deepest([user("1"), user("2")]) == 0
+
+
+def test_of_equal_conversations_the_last_is_found():
+    index, _ = index_of([user("1")], [user("1")])
+    assert index.deepest([user("1")]) == 1
+
+
+def test_a_place_is_where_to_go_on():
+    index, _ = index_of()
+    place = index.put(None, [user("1")], 0)
+    index.put(place, [reply("a")], 1)
+    assert index.deepest([user("1"), reply("a")]) == 1
+
+
+@pytest.mark.parametrize("count", [10, 400])
+def test_looking_up_costs_what_the_request_costs_however_many_conversations_there_are(count: int):
+    long = [user(f"step {number}") for number in range(50)]
+    others = [[*long[: number % 50], user(f"other {number}")] for number in range(count)]
+    index, comparing = index_of(long, *others)
+    assert index.deepest(long) == 0
+    assert comparing.count == len(long)
+
+
+def test_roots_of_different_texts_are_not_compared():
+    index, comparing = index_of(*([user(f"question {number}")] for number in range(400)))
+    assert index.deepest([user("question 7")]) == 7
+    assert comparing.count == 1
+
+
+EMPTY: list[Any] = [None, "", []]
+
+
+@pytest.mark.parametrize("stored", EMPTY)
+@pytest.mark.parametrize("sent", EMPTY)
+def test_messages_without_a_text_are_sought_together(stored: object, sent: object):
+    ours = {"role": "assistant", "content": stored}
+    theirs = {"role": "assistant", "content": sent}
+    assert bucket_of(ours) == bucket_of(theirs) == bucket_of({"role": "assistant"})
+
+
+VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, "", [], "a", "b", ["a"], [{"text": "a"}], 1, True, {}]
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.sampled_from([None, "", "user", "assistant", 1, ["user"]]),
+        "content": VALUES,
+        "reasoning": VALUES,
+        "reasoning_content": VALUES,
+        "tool_calls": VALUES,
+        "name": VALUES,
+    },
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=500)
+@given(MESSAGES, MESSAGES)
+def test_messages_that_are_the_same_are_sought_together(ours: Message, theirs: Message):
+    if difference_of(ours, theirs) is None:
+        assert bucket_of(ours) == bucket_of(theirs)
+
+
+@settings(derandomize=True, deadline=None)
+@given(
+    st.lists(st.lists(MESSAGES, min_size=1, max_size=3), max_size=6),
+    st.lists(MESSAGES, max_size=4),
+)
+def test_the_index_finds_what_a_plain_search_finds(
+    conversations: list[list[Message]], sent: list[Message]
+):
+    index, _ = index_of(*conversations)
+    found = [
+        (len(messages), number)
+        for number, messages in enumerate(conversations)
+        if len(messages) <= len(sent)
+        and all(difference_of(a, b) is None for a, b in zip(messages, sent, strict=False))
+    ]
+    assert index.deepest(sent) == (max(found)[1] if found else None)

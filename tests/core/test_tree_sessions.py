@@ -1,0 +1,169 @@
+"""Sessions that are trees, through the core: what is asked of the engine, kept and shown."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sessions.engine.engine import EngineReply
+from sessions.turn_errors import TruncatedTurnError, TurnLimitError
+from tests.support.desk import Desk, assistant, is_recorded
+from tests.support.engines import json_reply
+from tests.support.samples import rows_for
+from tests.support.waiting import wait_until_async
+
+OpenDesk = Callable[..., Any]
+
+
+def echo(desk: Desk, **changes: Any) -> Callable[..., EngineReply]:  # noqa: ANN401 - JSON
+    """An engine that says what it was asked last."""
+
+    def answer(request: dict[str, Any]) -> EngineReply:
+        document = desk.document(f"re: {request['messages'][-1]['content']}", **changes)
+        document["id"] = f"chat-{len(desk.engine.requests)}"
+        return json_reply(document)
+
+    return answer
+
+
+async def open_tree(desk: Desk, **options: Any) -> str:  # noqa: ANN401 - JSON
+    """A tree: one, then two; a branch beside two; a root that goes on."""
+    desk.engine.answers = [echo(desk)]
+    session: str = desk.open(mode="tree", **options)
+    one = ["one", assistant("re: one")]
+    await desk.chat(session, "one")
+    await desk.chat(session, *one, "two")
+    await desk.chat(session, *one, "other")
+    await desk.chat(session, "summary")
+    await desk.chat(session, "summary", assistant("re: summary"), "three")
+    return session
+
+
+async def test_every_turn_is_recorded_and_says_where_it_stands(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        read = await desk.read(await open_tree(desk))
+        assert [record["node"] for record in read["records"]] == [
+            {"id": "n0", "parent": None, "seq": 0},
+            {"id": "n1", "parent": "n0", "seq": 1},
+            {"id": "n2", "parent": "n0", "seq": 2},
+            {"id": "n3", "parent": None, "seq": 3},
+            {"id": "n4", "parent": "n3", "seq": 4},
+        ]
+        tree = read["metadata"]["tree"]
+        assert [node["parent"] for node in tree["nodes"]] == [None, "n0", "n0", None, "n3"]
+        assert [node["response_id"] for node in tree["nodes"]] == [
+            f"chat-{i + 1}" for i in range(5)
+        ]
+        assert [leaf["path_node_ids"] for leaf in tree["leaves"]] == [
+            ["n0", "n1"],
+            ["n0", "n2"],
+            ["n3", "n4"],
+        ]
+
+
+async def test_the_prompt_of_a_turn_begins_with_the_tokens_of_its_parent(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        read = await desk.read(await open_tree(desk))
+        tokens: dict[str | None, list[int]] = {None: []}
+        nodes = read["metadata"]["tree"]["nodes"]
+        for record, node in zip(read["records"], nodes, strict=True):
+            prompt = record["request"]["input_ids"]
+            meta = record["response"]["choices"][0]["meta_info"]
+            own = [*prompt, *(entry[1] for entry in meta["output_token_logprobs"])]
+            parent = tokens[node["parent"]]
+            assert prompt[: len(parent)] == parent
+            assert node["completion_span"] == [len(prompt), len(own)]
+            assert node["num_tokens"] == len(own)
+            tokens[node["id"]] = own
+        assert read["metadata"]["accumulated_token_ids"] == tokens["n4"]
+        assert read["metadata"]["tito_session_mismatch"] == []
+
+
+async def test_records_of_a_tree_are_chosen_in_the_order_of_their_commits(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = await open_tree(desk)
+        read = await desk.read(session, b"turns=1-2&fields=node")
+        assert [record["node"]["id"] for record in read["records"]] == ["n1", "n2"]
+        assert "metadata" not in read
+
+
+async def test_turns_that_run_at_once_are_all_recorded(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [echo(desk)]
+        session = desk.open(mode="tree")
+        await desk.chat(session, "one")
+        desk.engine.gate.clear()
+        history = ["one", assistant("re: one"), "two"]
+        running = [desk.chat_later(session, *history, seed=number) for number in range(4)]
+        await wait_until_async(lambda: desk.engine.waiting == 4, "four turns at the engine")
+        desk.engine.gate.set()
+        assert all([is_recorded(await turn) for turn in running])
+        records = (await desk.read(session))["records"]
+        assert [record["node"]["parent"] for record in records] == [None, *["n0"] * 4]
+
+
+async def test_what_goes_on_from_a_cut_reply_is_refused_before_the_engine(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [echo(desk, finish_reason="length"), echo(desk)]
+        session = desk.open(mode="tree")
+        await desk.chat(session, "one")
+        with pytest.raises(TruncatedTurnError) as caught:
+            await desk.chat(session, "one", assistant("re: one"), "two")
+        assert caught.value.is_unrecorded_turn
+        assert len(desk.engine.requests) == 1
+        assert is_recorded(await desk.chat(session, "one"))
+        records = (await desk.read(session))["records"]
+        assert [record["node"]["parent"] for record in records] == [None, None]
+        nodes = (await desk.read(session))["metadata"]["tree"]["nodes"]
+        assert [node["truncated"] for node in nodes] == [True, False]
+
+
+async def test_a_full_tree_refuses_finally_and_a_late_turn_is_told(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [echo(desk)]
+        session = desk.open(mode="tree", max_turns=2)
+        await desk.chat(session, "one")
+        desk.engine.gate.clear()
+        running = [desk.chat_later(session, text) for text in ("two", "three")]
+        await wait_until_async(lambda: desk.engine.waiting == 2, "two turns at the engine")
+        desk.engine.gate.set()
+        assert sorted([is_recorded(await turn) for turn in running]) == [False, True]
+        with pytest.raises(TurnLimitError):
+            await desk.chat(session, "four")
+        assert len((await desk.read(session))["records"]) == 2
+
+
+async def test_a_failed_turn_leaves_a_tree_as_it_was(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = await open_tree(desk)
+        before = await desk.read(session)
+        desk.engine.answers = [json_reply({"error": "busy"}, 503)]
+        await desk.chat(session, "one", assistant("re: one"), "failing")
+        assert await desk.read(session) == before
+
+
+async def test_a_turn_asks_for_the_rows_that_its_parent_does_not_have(open_desk: OpenDesk):
+    def with_rows(request: dict[str, Any]) -> EngineReply:
+        document = desk.document(f"re: {request['messages'][-1]['content']}")
+        meta = document["choices"][0]["meta_info"]
+        start = request.get("routed_experts_start_len", 0)
+        end = len(request["input_ids"]) + len(meta["output_token_logprobs"]) - 1
+        rows = rows_for(end - start, 1, 8, start=start)
+        meta["routed_experts"] = base64.b64encode(rows.tobytes()).decode()
+        return json_reply(document)
+
+    async with open_desk(routing_replay=True, incremental=True) as desk:
+        desk.engine.answers = [with_rows]
+        session = desk.open(mode="tree")
+        await desk.chat(session, "one")
+        for text in ("two", "other"):
+            await desk.chat(session, "one", assistant("re: one"), text)
+        await desk.chat(session, "root")
+        read = await desk.read(session)
+        starts = [body.get("routed_experts_start_len", 0) for body in desk.engine.bodies]
+        first = read["metadata"]["tree"]["nodes"][0]["num_tokens"]
+        assert starts == [0, first - 1, first - 1, 0]
+        assert not any("replay_error" in record for record in read["records"])
