@@ -16,7 +16,8 @@ from http import HTTPStatus
 from typing import Any
 
 from sessions.core.session import Session
-from sessions.core.turns import TurnReply
+from sessions.core.shared_turn import SharedTurn
+from sessions.core.turn_reply import TurnReply
 from sessions.errors import ClientVisibleError, InternalError
 
 _log = logging.getLogger(__name__)
@@ -51,9 +52,7 @@ class RunningTurns:
     def __len__(self) -> int:
         return len(self._turns)
 
-    def start(
-        self, session: Session, turn: Coroutine[Any, Any, TurnReply]
-    ) -> asyncio.Task[TurnReply]:
+    def start(self, session: Session, turn: Coroutine[Any, Any, TurnReply]) -> SharedTurn:
         """Run a turn in a task of its own.
 
         Args:
@@ -61,13 +60,13 @@ class RunningTurns:
             turn: What to run.
 
         Returns:
-            The task; nobody has to wait for it.
+            The turn; nobody has to wait for it.
         """
         task = asyncio.create_task(_logged(session.session_id, turn))
         self._turns.add(task)
         session.turns_in_flight += 1
         task.add_done_callback(partial(self._on_done, session))
-        return task
+        return SharedTurn(task)
 
     def _on_done(self, session: Session, task: asyncio.Task[TurnReply]) -> None:
         self._turns.discard(task)

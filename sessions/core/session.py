@@ -20,6 +20,7 @@ from sessions.core.histories.linear import LinearHistory
 from sessions.core.histories.node import leaves_of
 from sessions.core.histories.tree import TreeHistory
 from sessions.core.json_text import JsonObject
+from sessions.core.seen_requests import SeenRequests
 from sessions.core.session_limits import SessionLimits
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionMode, SessionOptions
 from sessions.errors import GoneSessionError
@@ -33,6 +34,7 @@ class Session:
     Attributes:
         options: What its client decided when it was opened.
         limits: What it holds, and whether it takes more.
+        requests: The chat requests that it has seen.
         used_at: When somebody asked for it last, by the registry's clock.
         turns_in_flight: Turns that run; it does not expire meanwhile.
     """
@@ -41,6 +43,8 @@ class Session:
         self.session_id: Final = session_id
         self.options: Final = options
         self.limits: Final = SessionLimits(options)
+        # Of two turns in flight that are the same, a linear session could record only one.
+        self.requests: Final = SeenRequests(joins_unmarked=options.mode is SessionMode.LINEAR)
         self.history: Final[History] = _history_of(options)
         self.lock: Final = asyncio.Lock()
         # The newest only: a client that always hangs up must not fill the memory.

@@ -38,6 +38,7 @@ from sessions.core.replies import (
     passed_on,
     reply_of,
 )
+from sessions.core.retry_marks import marks_of
 from sessions.core.running_turns import RunningTurns
 from sessions.core.samples.assembly import TurnSample
 from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
@@ -47,9 +48,10 @@ from sessions.core.session import Session
 from sessions.core.session_metadata import SessionMetadata
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions, parse_session_options
 from sessions.core.turn_preparer import ReplayRules, TurnPreparer
+from sessions.core.turn_reply import TurnReply
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
-from sessions.core.turns import TurnReply, TurnRunner
+from sessions.core.turns import TurnRunner
 from sessions.core.turnstile import Turnstile
 from sessions.engine.engine import Engine, EngineReply, EngineRequest
 from sessions.errors import (
@@ -316,10 +318,16 @@ class SessionCore:
 
     async def _chat(self, session: Session, request: ClientRequest) -> Response:
         chat = _enforced(parse_chat_request(request.body), session.options)
-        self._replay_budget.check_turn()
-        turn = self.turns.start(session, self._runner.run(session, request, chat))
-        # A session idles from the end of its last turn on, not from that turn's beginning.
-        turn.add_done_callback(lambda _: self._registry.touch(session))
+        marks = marks_of(request.headers, request.body)
+        turn = session.requests.find(marks)
+        if isinstance(turn, TurnReply):
+            return _turn_reply_of(turn, is_stream=chat.wants_stream)
+        if turn is None:
+            self._replay_budget.check_turn()
+            turn = self.turns.start(session, self._runner.run(session, request, chat))
+            session.requests.begin(marks, turn)
+            # A session idles from the end of its last turn on, not from that turn's beginning.
+            turn.task.add_done_callback(lambda _: self._registry.touch(session))
         waiting = TurnWait(turn, request.wait_gone if self._rules.cancel_on_disconnect else None)
         keepalive_s = self._rules.keepalive_s
         async with waiting:

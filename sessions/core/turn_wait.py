@@ -15,24 +15,25 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from sessions.core.turns import TurnReply
+from sessions.core.shared_turn import SharedTurn
+from sessions.core.turn_reply import TurnReply
 from sessions.errors import NotReadyError
 
 
 class TurnWait:
     """One client's wait. The client is watched within its context, which may be entered again."""
 
-    def __init__(
-        self, turn: asyncio.Task[TurnReply], wait_gone: Callable[[], Awaitable[None]] | None
-    ) -> None:
-        """Begin nothing yet.
+    def __init__(self, turn: SharedTurn, wait_gone: Callable[[], Awaitable[None]] | None) -> None:
+        """Join the turn.
 
         Args:
-            turn: The turn; somebody else owns it.
-            wait_gone: Returns when the client is gone; its turn is then cancelled. None to let
-                turns outlive their clients.
+            turn: The turn; others may wait for it, too.
+            wait_gone: Returns when the client is gone; its turn is then cancelled if nobody else
+                waits for it. None to let turns outlive their clients.
         """
-        self._turn = turn
+        turn.join()
+        self._shared = turn
+        self._turn = turn.task
         self._wait_gone = wait_gone
         self._watchers: set[asyncio.Future[None]] = set()
 
@@ -60,14 +61,15 @@ class TurnWait:
         """Wait for the turn's end, or for so long.
 
         Returns:
-            Whether somebody still waits: False when the client is gone and its turn cancelled.
+            Whether the client still waits: False when it is gone. Its turn has then ended, unless
+            others wait for it.
         """
         watched: set[asyncio.Future[Any]] = {self._turn, *self._watchers}
         await asyncio.wait(watched, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if self._turn.done() or not any(watcher.done() for watcher in self._watchers):
             return True
-        self._turn.cancel()
-        await asyncio.wait({self._turn})
+        if self._shared.leave():
+            await asyncio.wait({self._turn})
         return False
 
     def result(self) -> TurnReply:

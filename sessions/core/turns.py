@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
@@ -36,7 +36,8 @@ from sessions.core.shared_ids import SharedIds
 from sessions.core.taken_reply import TakenReply
 from sessions.core.turn_facts import ROUTED_EXPERTS, TurnFacts, facts_of
 from sessions.core.turn_preparer import PreparedTurn, TurnPreparer
-from sessions.engine.engine import EngineReply, EngineRequest
+from sessions.core.turn_reply import TurnReply
+from sessions.engine.engine import EngineRequest
 from sessions.errors import EngineReplyUnusableError
 from sessions.replay.blobs import ReplayStore
 
@@ -45,21 +46,6 @@ _log = logging.getLogger(__name__)
 CHAT_PATH: Final = "/v1/chat/completions"
 # The model was cut off: by a limit of tokens, or by somebody else (a weight update, for example).
 PARTIAL_REASONS: Final = ("length", "abort")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnReply:
-    """What the client of a turn gets.
-
-    Attributes:
-        engine: The engine's reply; its status and headers count, its body if it refused.
-        body: The rendered turn, JSON or events; None if the engine refused.
-        is_recorded: Whether the turn is part of the session now.
-    """
-
-    engine: EngineReply
-    body: bytes | None
-    is_recorded: bool
 
 
 class TurnRunner:
@@ -137,19 +123,23 @@ class TurnRunner:
                 overflow = context_error_of(received.engine.status, received.engine.body)
                 if overflow is not None:
                     raise overflow
-                return TurnReply(engine=received.engine, body=None, is_recorded=False)
+                return TurnReply(engine=received.engine, body=None)
             sampled = self._dialects.read(
                 dialect, received.taken.value, received.text, prepared.prompt_ids
             )
             body = _render(sampled, chat, prepared)
+            reply = TurnReply(engine=received.engine, body=body)
             async with session.lock:
                 obstacle = _obstacle_to(session, prepared.plan)
                 if not obstacle:
-                    self._commit(session, chat, prepared, (received.taken, sampled), arrived)
+                    turn, former_heads = self._commit(
+                        session, chat, prepared, (received.taken, sampled), arrived
+                    )
+                    reply = replace(reply, turn=turn, former_heads=former_heads)
                     received.is_kept = True
         if obstacle:
             _log.info("turn not recorded session=%s reason=%s", session.session_id, obstacle)
-        return TurnReply(engine=received.engine, body=body, is_recorded=not obstacle)
+        return reply
 
     def _commit(
         self,
@@ -158,8 +148,12 @@ class TurnRunner:
         prepared: PreparedTurn,
         reply: tuple[TakenReply, Sampled],
         arrived: float,
-    ) -> None:
-        """Append the turn, and forget those that it rolls back. Nothing here can fail."""
+    ) -> tuple[Checkpoint, tuple[Checkpoint, ...]]:
+        """Append the turn, and forget those that it rolls back. Nothing here can fail.
+
+        Returns:
+            (turn, checkpoints that are no longer the newest of a branch).
+        """
         plan, now = prepared.plan, time.time()
         taken, sampled = reply
         facts = facts_of(
@@ -199,6 +193,7 @@ class TurnRunner:
         session.limits.count(plan, turn, dropped)
         for checkpoint in dropped:
             self._replay.discard(session.session_id, checkpoint.record.blobs)
+        return turn, (*dropped, *([plan.base] if plan.base is not None else []))
 
 
 def _obstacle_to(session: Session, plan: Plan) -> str:

@@ -7,15 +7,16 @@ import pytest
 
 from sessions.core.running_turns import RunningTurns, TurnCounts
 from sessions.core.session import Session
-from sessions.core.turns import TurnReply
+from sessions.core.turn_reply import TurnReply
 from sessions.engine.engine import EngineReply
 from sessions.errors import EngineTimeoutError, InternalError, RequestError
+from tests.support.turn_outcomes import turn_reply
 
 REFUSED = EngineReply(status=400, headers=(), body=b"no")
 
 
 async def reply(body: bytes | None, *, is_recorded: bool) -> TurnReply:
-    return TurnReply(engine=REFUSED, body=body, is_recorded=is_recorded)
+    return turn_reply(body, is_recorded=is_recorded, engine=REFUSED)
 
 
 async def fail(error: Exception) -> TurnReply:
@@ -30,7 +31,7 @@ async def wait_for_ever() -> TurnReply:
 async def test_each_end_is_counted_once():
     turns, session = RunningTurns(), Session("s")
     tasks = [
-        turns.start(session, turn)
+        turns.start(session, turn).task
         for turn in (
             reply(b"{}", is_recorded=True),
             reply(b"{}", is_recorded=False),
@@ -50,7 +51,7 @@ async def test_each_end_is_counted_once():
 async def test_what_nobody_expected_becomes_our_fault(caplog: pytest.LogCaptureFixture):
     turns = RunningTurns()
     with pytest.raises(InternalError):
-        await turns.start(Session("s"), fail(KeyError("x")))
+        await turns.start(Session("s"), fail(KeyError("x"))).task
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.exc_info
@@ -63,6 +64,6 @@ async def test_only_failures_that_are_not_the_clients_are_logged_without_their_t
     caplog: pytest.LogCaptureFixture, error: Exception, logged: int
 ):
     with pytest.raises(type(error)):
-        await RunningTurns().start(Session("s"), fail(error))
+        await RunningTurns().start(Session("s"), fail(error)).task
     assert len(caplog.records) == logged
     assert "secret" not in caplog.text

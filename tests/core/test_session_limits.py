@@ -1,28 +1,12 @@
-from array import array
 from collections.abc import Sequence
 
 import pytest
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
-from sessions.core.records import Record
 from sessions.core.session_limits import SessionLimits
 from sessions.core.session_options import SessionOptions
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import TurnFacts
-from sessions.replay.splice import SplicedText
 from sessions.turn_errors import TokenLimitError, TurnLimitError
-
-
-def turn_of(tokens: int) -> Checkpoint:
-    text = SplicedText(parts=())
-    return Checkpoint(
-        ids=SharedIds(array("I", range(tokens))),
-        message_end=1,
-        record=Record(facts={}, request=(), response=text, raw_response=text, status=200),
-        facts=TurnFacts(prompt_count=0, log_probs=array("d")),
-        tools=None,
-        template_kwargs={},
-    )
+from tests.support.turn_outcomes import checkpoint
 
 
 def plan_on(base: Checkpoint | None, head: Checkpoint | None) -> Plan:
@@ -34,7 +18,7 @@ def limits_after(*tokens: int, **options: int) -> tuple[SessionLimits, list[Chec
     turns: list[Checkpoint] = []
     for count in tokens:
         last = turns[-1] if turns else None
-        turns.append(turn_of(count))
+        turns.append(checkpoint(count))
         limits.count(plan_on(last, last), turns[-1], [])
     return limits, turns
 
@@ -51,13 +35,13 @@ def test_tokens_that_turns_share_count_once():
 def test_a_turn_that_replaces_another_one_counts_in_its_place():
     limits, (first, second) = limits_after(10, 25)
     plan = plan_on(first, second)
-    limits.count(plan, turn_of(30), [second])
+    limits.count(plan, checkpoint(30), [second])
     assert counts_of(limits) == (2, 30)
 
 
 def test_a_first_turn_that_is_replaced_leaves_nothing():
     limits, (first,) = limits_after(10)
-    limits.count(plan_on(None, first), turn_of(5), [first])
+    limits.count(plan_on(None, first), checkpoint(5), [first])
     assert counts_of(limits) == (1, 5)
 
 
@@ -69,7 +53,7 @@ def test_no_limit_refuses_nothing():
 def test_the_last_turn_that_is_allowed_is_taken_and_the_next_is_not():
     limits, (first,) = limits_after(10, max_turns=2)
     limits.check_turn(plan_on(first, first), 20)
-    second = turn_of(25)
+    second = checkpoint(25)
     limits.count(plan_on(first, first), second, [])
     with pytest.raises(TurnLimitError, match="2 turns"):
         limits.check_turn(plan_on(second, second), 30)

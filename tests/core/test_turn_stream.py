@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from sessions.core.shared_turn import SharedTurn
+from sessions.core.turn_reply import TurnReply
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
-from sessions.core.turns import TurnReply
 from sessions.errors import EngineTimeoutError, InternalError
 from tests.support.desk import sent_by
 from tests.support.engines import json_reply
+from tests.support.turn_outcomes import turn_reply
 
 EVENTS = b"data: {}\n\ndata: [DONE]\n\n"
 COMMENT = b": waiting for the engine\n\n"
@@ -27,8 +29,7 @@ async def stream(outcome: TurnReply | Exception | None, *, keepalive_s: float = 
             return outcome
         raise outcome or asyncio.CancelledError
 
-    task = asyncio.create_task(run())
-    waiting = TurnWait(task, None)
+    waiting = TurnWait(SharedTurn(asyncio.create_task(run())), None)
     wait = waiting.wait
 
     async def counted(timeout_s: float | None = None) -> bool:
@@ -45,7 +46,7 @@ async def stream(outcome: TurnReply | Exception | None, *, keepalive_s: float = 
 
 def reply(body: bytes | None, *, is_recorded: bool = True, **engine: Any) -> TurnReply:  # noqa: ANN401
     made = json_reply(engine.get("document", {}), engine.get("status", 200))
-    return TurnReply(engine=made, body=body, is_recorded=is_recorded)
+    return turn_reply(body, is_recorded=is_recorded, engine=made)
 
 
 async def test_comments_come_until_the_turn_is_there_then_all_of_it():
@@ -94,7 +95,7 @@ async def test_a_stream_whose_client_is_gone_ends_without_events():
     async def wait_gone() -> None:
         return
 
-    waiting = TurnWait(turn, wait_gone)  # type: ignore[arg-type]
+    waiting = TurnWait(SharedTurn(turn), wait_gone)  # type: ignore[arg-type]
     messages = await sent_by(TurnStream(waiting, keepalive_s=60))
     assert [message.get("body") for message in messages] == [None, COMMENT]
     assert turn.cancelled()

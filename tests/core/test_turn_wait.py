@@ -2,12 +2,13 @@ import asyncio
 
 import pytest
 
+from sessions.core.shared_turn import SharedTurn
+from sessions.core.turn_reply import TurnReply
 from sessions.core.turn_wait import TurnWait
-from sessions.core.turns import TurnReply
 from sessions.errors import EngineTimeoutError, NotReadyError
-from tests.support.engines import json_reply
+from tests.support.turn_outcomes import turn_reply
 
-REPLY = TurnReply(engine=json_reply({}), body=b"x", is_recorded=True)
+REPLY = turn_reply()
 
 
 class Turn:
@@ -18,6 +19,7 @@ class Turn:
         self.gone = asyncio.Event()
         self._error = error
         self.task = asyncio.create_task(self._run())
+        self.shared = SharedTurn(self.task)
 
     async def _run(self) -> TurnReply:
         await self.end.wait()
@@ -31,7 +33,7 @@ class Turn:
 
 async def test_waiting_ends_with_the_turn():
     turn = Turn()
-    async with TurnWait(turn.task, None) as waiting:
+    async with TurnWait(turn.shared, None) as waiting:
         assert not waiting.is_done
         turn.end.set()
         assert await waiting.wait()
@@ -41,7 +43,7 @@ async def test_waiting_ends_with_the_turn():
 
 async def test_waiting_ends_when_the_time_is_over():
     turn = Turn()
-    async with TurnWait(turn.task, None) as waiting:
+    async with TurnWait(turn.shared, None) as waiting:
         assert await waiting.wait(0.001)
         assert not waiting.is_done
     turn.end.set()
@@ -51,9 +53,28 @@ async def test_waiting_ends_when_the_time_is_over():
 async def test_a_client_that_is_gone_takes_its_turn_along_when_it_is_watched():
     turn = Turn()
     turn.gone.set()
-    async with TurnWait(turn.task, turn.wait_gone) as waiting:
+    async with TurnWait(turn.shared, turn.wait_gone) as waiting:
         assert not await waiting.wait()
     assert turn.task.cancelled()
+
+
+async def test_a_turn_ends_with_the_last_client_that_waits_for_it():
+    turn = Turn()
+    others = TurnWait(turn.shared, turn.wait_gone), TurnWait(turn.shared, turn.wait_gone)
+    gone = asyncio.Event()
+    gone.set()
+
+    async def wait_gone() -> None:
+        await gone.wait()
+
+    async with TurnWait(turn.shared, wait_gone) as first:
+        assert not await first.wait()
+    assert not turn.task.done()
+    turn.gone.set()
+    for other, is_last in zip(others, (False, True), strict=True):
+        async with other:
+            assert not await other.wait()
+        assert turn.task.cancelled() is is_last
 
 
 async def test_a_turn_that_ended_first_is_answered_to_a_client_that_is_gone():
@@ -61,14 +82,14 @@ async def test_a_turn_that_ended_first_is_answered_to_a_client_that_is_gone():
     turn.end.set()
     await turn.task
     turn.gone.set()
-    async with TurnWait(turn.task, turn.wait_gone) as waiting:
+    async with TurnWait(turn.shared, turn.wait_gone) as waiting:
         assert await waiting.wait()
         assert waiting.result() is REPLY
 
 
 async def test_leaving_stops_the_watch_and_the_turn_goes_on():
     turn = Turn()
-    waiting = TurnWait(turn.task, turn.wait_gone)
+    waiting = TurnWait(turn.shared, turn.wait_gone)
     async with waiting:
         await waiting.wait(0.001)
     turn.gone.set()
@@ -82,7 +103,7 @@ async def test_leaving_stops_the_watch_and_the_turn_goes_on():
 async def test_the_error_of_a_turn_is_raised():
     turn = Turn(EngineTimeoutError("silent"))
     turn.end.set()
-    async with TurnWait(turn.task, None) as waiting:
+    async with TurnWait(turn.shared, None) as waiting:
         await waiting.wait()
         with pytest.raises(EngineTimeoutError):
             waiting.result()
@@ -90,7 +111,7 @@ async def test_the_error_of_a_turn_is_raised():
 
 async def test_a_turn_that_was_ended_with_the_process_is_a_503():
     turn = Turn()
-    async with TurnWait(turn.task, None) as waiting:
+    async with TurnWait(turn.shared, None) as waiting:
         turn.task.cancel()
         assert await waiting.wait()
         with pytest.raises(NotReadyError):

@@ -190,10 +190,10 @@ async def hold(desk: Desk, count: int, turns: list[Any]) -> list[asyncio.Task[An
     return tasks
 
 
-async def test_of_equal_turns_in_flight_exactly_one_is_recorded(open_desk: OpenDesk):
+async def test_of_turns_in_flight_on_one_checkpoint_exactly_one_is_recorded(open_desk: OpenDesk):
     async with open_desk() as desk:
         session = desk.open()
-        tasks = await hold(desk, 8, [desk.chat(session, "hi") for _ in range(8)])
+        tasks = await hold(desk, 8, [desk.chat(session, "hi", seed=n) for n in range(8)])
         desk.engine.gate.set()
         responses = await asyncio.gather(*tasks)
         assert [response.status_code for response in responses] == [200] * 8
