@@ -301,3 +301,36 @@ async def test_a_full_session_still_answers_the_retry_of_its_last_turn(open_desk
         lost = await attempt(desk, session, raw, FIRST)
         assert (await attempt(desk, session, raw, AGAIN)).body == lost.body
         assert len(desk.engine.requests) == 1
+
+
+async def test_in_a_tree_the_same_body_in_flight_is_a_sibling_and_a_retry_joins(
+    open_desk: OpenDesk,
+):
+    async with open_desk() as desk:
+        desk.engine.answers = [desk.says("one"), desk.says("two")]
+        session, raw = desk.open(mode="tree"), body("hi")
+        desk.engine.gate.clear()
+        clients = [Client(desk, session, raw, FIRST) for _ in range(2)]
+        await at_the_engine(desk, 2)
+        clients.append(Client(desk, session, raw, AGAIN))
+        await begun(*clients)
+        desk.engine.gate.set()
+        first, second, joined = [await client.body() for client in clients]
+        assert first != second
+        assert joined == second
+        assert await desk.contents(session) == ["one", "two"]
+
+
+async def test_in_a_tree_each_branch_answers_the_retry_of_its_newest_turn(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [desk.says(text) for text in ("root", "left", "right", "again")]
+        session = desk.open(mode="tree")
+        root = body("hi")
+        left, right = [body("hi", assistant("root"), side) for side in ("left", "right")]
+        lost = [await attempt(desk, session, raw, FIRST) for raw in (root, left, right)]
+        for raw, reply in ((left, lost[1]), (right, lost[2])):
+            assert (await attempt(desk, session, raw, AGAIN)).body == reply.body
+        assert len(desk.engine.requests) == 3
+        # Others have gone on from the root: who asks for it again gets a new sample.
+        await attempt(desk, session, root, AGAIN)
+        assert await desk.contents(session) == ["root", "left", "right", "again"]

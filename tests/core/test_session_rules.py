@@ -109,3 +109,25 @@ async def test_a_turn_that_finds_its_session_full_at_the_end_is_not_recorded(ope
         assert sorted(map(is_recorded, replies)) == [False, True]
         assert len((await desk.read(session))["records"]) == 1
         assert json.loads(replies[0].body)["choices"]
+
+
+async def test_the_turns_of_all_branches_of_a_tree_count_and_a_retry_does_too(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open(mode="tree", max_turns=2)
+        for text in ("one", "two"):
+            assert is_recorded(await desk.chat(session, text))
+        with pytest.raises(TurnLimitError):
+            await desk.chat(session, "two")
+
+
+async def test_the_tokens_of_all_branches_of_a_tree_count_shared_ones_once(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        probe = desk.open()
+        await desk.chat(probe, "one")
+        metadata = (await desk.read(probe))["metadata"]
+        size = len(metadata["accumulated_token_ids"])
+        session = desk.open(mode="tree", max_session_tokens=2 * size)
+        await desk.chat(session, "one")
+        await desk.chat(session, "one")
+        with pytest.raises(TokenLimitError):
+            await desk.chat(session, "one")
