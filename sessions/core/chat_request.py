@@ -7,10 +7,24 @@ Spec: docs/sessions.md#chat-request
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from sessions.core.json_text import Json, JsonObject, parse_client_json
 from sessions.errors import RequestError
+
+# A client that sets one of these believes that it makes the prompt or the record.
+_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "input_ids": "the session makes the prompt of its messages",
+        "routed_experts_start_len": "the session knows which rows its records have",
+        "routed_experts_prompt_start": "the session knows which rows its records have",
+        "logprob_start_len": "the record has the log probabilities of what was sampled",
+        "lora_path": "all sessions are sampled from the engine's own weights",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +72,9 @@ def parse_chat_request(raw: bytes) -> ChatRequest:
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
     messages = _messages_in(body)
+    for field, reason in _REFUSED.items():
+        if body.get(field) is not None:
+            raise RequestError(f"{field} is not taken in a session: {reason}", param=field)
     choices = body.get("n")
     if choices not in (None, 1) or choices is True:
         raise RequestError(

@@ -67,3 +67,21 @@ def test_what_the_client_itself_asked_for_is_known():
     request = parse(return_prompt_token_ids=True, logprobs=None)
     assert request.asks("return_prompt_token_ids")
     assert not request.asks("logprobs")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("input_ids", [1, 2]),
+        ("input_ids", []),
+        ("routed_experts_start_len", 0),
+        ("routed_experts_prompt_start", 3),
+        ("logprob_start_len", -1),
+        ("lora_path", "mine"),
+    ],
+)
+def test_what_would_change_the_prompt_or_the_record_is_refused_by_name(field: str, value: object):
+    with pytest.raises(RequestError) as caught:
+        parse(**{field: value})
+    assert (caught.value.status, caught.value.param) == (400, field)
+    assert parse(**{field: None}).messages == [USER]
