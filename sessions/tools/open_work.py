@@ -54,6 +54,8 @@ class OpenWork:
             Exception: The work's own.
         """
         task = asyncio.ensure_future(found)
+        if self._gone is not None:
+            task.cancel()  # before its first step, so nothing of it runs
         self._running.add(task)
         try:
             return await task

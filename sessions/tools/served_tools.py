@@ -17,9 +17,9 @@ import asyncio
 import enum
 import inspect
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final
 
 import msgspec
@@ -129,31 +129,74 @@ class ServedTools(OpenWork):
             ClientVisibleError: The tool raised it, such as a `ToolError`.
             InternalError: The tool failed otherwise; the log says how.
         """
+        call, rest = self.begin(name, arguments)
+        if rest is not None:
+            await rest
+        return call.result
+
+    def begin(
+        self, name: str, arguments: object
+    ) -> tuple[ToolCall, Coroutine[Any, Any, None] | None]:
+        """Begin what `call` does; a plain tool has run when this returns.
+
+        Args:
+            name: Of the tool.
+            arguments: As they came out of JSON.
+
+        Returns:
+            The call, and what must be awaited before it has a result; None if it has.
+
+        Raises:
+            Exception: As `call` does.
+        """
         tool = self.tool_named(name)
         checked = tool.arguments_of(arguments)
         call = ToolCall(name=name, arguments=_members_of(arguments))
         self._calls.append(call)
-        try:
+        with _Recording(call):
             found = tool.function(**checked)
             if inspect.isawaitable(found):
-                found = await self.run(found)
-            call.result = msgspec.to_builtins(found, str_keys=True)
-        except asyncio.CancelledError:
+                return call, self._finish(call, found)
+            _end(call, found)
+        return call, None
+
+    async def _finish(self, call: ToolCall, found: Awaitable[Any]) -> None:
+        with _Recording(call):
+            _end(call, await self.run(found))
+
+
+class _Recording:
+    """Writes down how a call failed, if it does in the block; a fault of ours tells no more."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: ToolCall) -> None:
+        self._call = call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        call = self._call
+        if isinstance(error, asyncio.CancelledError | EpisodeNotRunningError):
             call.state = CallState.CANCELLED
-            raise
-        except EpisodeNotRunningError:
-            call.state = CallState.CANCELLED
-            raise
-        except ClientVisibleError as error:
+        elif isinstance(error, ClientVisibleError):
             call.state, call.error = CallState.FAILED, error.message
-            raise
-        except Exception as error:
-            _log.exception("tool failed tool=%s", name)
-            told = f"tool {name!r} failed; the server's log says why"
+        elif isinstance(error, Exception):
+            _log.error("tool failed tool=%s", call.name, exc_info=error)
+            told = f"tool {call.name!r} failed; the server's log says why"
             call.state, call.error = CallState.FAILED, told
             raise InternalError(told) from error
-        call.state = CallState.DONE
-        return call.result
+
+
+def _end(call: ToolCall, found: object) -> None:
+    call.result = msgspec.to_builtins(found, str_keys=True)
+    call.state = CallState.DONE
 
 
 def _members_of(arguments: object) -> Mapping[str, Any]:

@@ -79,3 +79,11 @@ async def test_the_end_is_waited_for_and_what_is_stubborn_is_left_behind(
     stage.go_on.set()
     await asyncio.wait((slow, stubborn))
     assert isinstance(slow.exception(), EpisodeNotRunningError)
+
+
+async def test_work_that_comes_after_the_end_is_not_begun():
+    stage = Stage()
+    stage.work.close()
+    with pytest.raises(EpisodeNotRunningError):
+        await stage.work.run(stage.slow())
+    assert stage.begun == 0

@@ -140,3 +140,27 @@ def test_two_tools_of_one_name_are_refused():
     tool = tool_of(lambda: None, name="twice")
     with pytest.raises(LocalProtocolError, match="'twice'"):
         ServedTools([tool, tool], [])
+
+
+async def test_a_plain_tool_has_run_when_its_call_has_begun():
+    stage = Stage()
+    call, rest = stage.served.begin("add", {"n": 2})
+    assert (rest, call.state, call.result) == (None, CallState.DONE, {"n": 2})
+    with pytest.raises(ToolError):
+        stage.served.begin("refuse", {})
+    call, rest = stage.served.begin("slow", {"n": 3})
+    assert (call.state, stage.calls[-1]) == (CallState.RUNNING, call)
+    assert rest is not None
+    stage.go_on.set()
+    await rest
+    assert (call.state, call.result) == (CallState.DONE, [3])
+
+
+async def test_a_call_that_is_closed_before_its_first_step_runs_nothing():
+    stage = Stage()
+    call, rest = stage.served.begin("slow", {"n": 1})
+    stage.served.close()
+    assert rest is not None
+    with pytest.raises(EpisodeNotRunningError):
+        await rest
+    assert (stage.ran, call.state) == ([], CallState.CANCELLED)
