@@ -1,7 +1,7 @@
 """The simulated engine as an ASGI application.
 
 Routes: the chat endpoint, what clients ask an engine about itself, the journal, and an echo of
-everything else. Errors have SGLang's flat form.
+everything else.
 
 Must not know servers or sockets.
 
@@ -21,9 +21,11 @@ from starlette.routing import Route
 
 from sessions.errors import SimRefusalError
 from sessions.sim.chat import ChatEndpoint
+from sessions.sim.dialects import DIALECTS
 from sessions.sim.echo import EchoEndpoint
 from sessions.sim.journal import Journal
-from sessions.sim.options import SimOptions
+from sessions.sim.options import Dialect, SimOptions
+from sessions.sim.vllm_reply import VERSION
 from sessions.tokens.tokenizer import Tokenizer
 
 
@@ -47,11 +49,18 @@ def sim_app(options: SimOptions, tokenizer: Tokenizer) -> Starlette:
         Route("/v1/models", about.models),
         Route("/health", about.health),
         Route("/get_model_info", about.model_info),
+        Route("/version", about.version),
         Route("/sim/requests", about.requests),
         Route("/sim/requests", about.forget_requests, methods=["DELETE"]),
         Route("/{path:path}", EchoEndpoint()),
     ]
-    return Starlette(routes=routes, exception_handlers={SimRefusalError: _refuse})
+    error_of = DIALECTS[options.dialect].error_of
+
+    async def refuse(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, SimRefusalError)  # noqa: S101 - registered for this class only
+        return _json(error_of(error), error.status)
+
+    return Starlette(routes=routes, exception_handlers={SimRefusalError: refuse})
 
 
 class _About:
@@ -67,7 +76,7 @@ class _About:
             "id": self._options.model,
             "object": "model",
             "created": self._start,
-            "owned_by": "sglang",
+            "owned_by": self._options.dialect.value,
             "root": self._options.model,
             "parent": None,
             "max_model_len": self._options.context,
@@ -77,7 +86,14 @@ class _About:
     async def health(self, _request: Request) -> Response:
         return Response(status_code=200)
 
+    async def version(self, _request: Request) -> Response:
+        if self._options.dialect is not Dialect.VLLM:
+            return _not_found()
+        return _json({"version": VERSION})
+
     async def model_info(self, _request: Request) -> Response:
+        if self._options.dialect is not Dialect.SGLANG:
+            return _not_found()
         return _json(
             {
                 "model_path": self._options.model,
@@ -96,18 +112,8 @@ class _About:
         return Response(status_code=204)
 
 
-async def _refuse(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, SimRefusalError)  # noqa: S101 - registered for this class only
-    return _json(
-        {
-            "object": "error",
-            "message": error.message,
-            "type": error.type,
-            "param": error.param,
-            "code": error.status,
-        },
-        error.status,
-    )
+def _not_found() -> Response:
+    return _json({"detail": "Not Found"}, 404)
 
 
 def _json(value: object, status: int = 200) -> Response:

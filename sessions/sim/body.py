@@ -98,15 +98,16 @@ def parse_body(raw: bytes, vocab_size: int) -> tuple[dict[str, Any], ChatBody]:
         SimRefusalError: 400: no JSON object, a field of the wrong type, an id outside of the
             vocabulary, or fields that exclude each other.
     """
-    try:
-        document = _parse_json(raw)
-        body = msgspec.convert(document, ChatBody)
-        (body.model or "").encode()  # it is echoed
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise SimRefusalError(f"1 validation error: {error}", type=BAD_REQUEST) from error
+    document = parse_json(raw)
+    body = body_of(document)
     if body.input_ids is not None and not body.input_ids:
         raise SimRefusalError("input_ids must not be empty", param="input_ids")
-    for param, ids in (("input_ids", body.input_ids), ("sim.token_ids", body.script.token_ids)):
+    script = body.script
+    for param, ids in (
+        ("input_ids", body.input_ids),
+        ("sim.token_ids", script.token_ids),
+        ("sim.force_ids", script.force_ids),
+    ):
         if ids and max(ids) >= vocab_size:
             message = f"token id {max(ids)} is out of the vocabulary of {vocab_size} tokens"
             raise SimRefusalError(message, param=param)
@@ -115,13 +116,37 @@ def parse_body(raw: bytes, vocab_size: int) -> tuple[dict[str, Any], ChatBody]:
     return document, body
 
 
-def _parse_json(raw: bytes) -> dict[str, Any]:
+def parse_json(raw: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Parse a body as engines do, which take what Python's own parser takes.
+
+    Raises:
+        SimRefusalError: 400: no JSON.
+    """
     try:
-        document: dict[str, Any] = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        # Engines take what Python's own parser takes: NaN, lone surrogates.
-        document = json.loads(raw)
-    return document
+        try:
+            return json.loads(raw)  # NaN, lone surrogates
+        except (ValueError, RecursionError) as error:
+            raise _invalid(error) from error
+
+
+def body_of(document: object) -> ChatBody:
+    """The typed fields of a parsed body.
+
+    Raises:
+        SimRefusalError: 400: no object, or a field of the wrong type.
+    """
+    try:
+        body = msgspec.convert(document, ChatBody)
+        (body.model or "").encode()  # it is echoed
+    except (ValueError, msgspec.ValidationError) as error:
+        raise _invalid(error) from error
+    return body
+
+
+def _invalid(error: Exception) -> SimRefusalError:
+    return SimRefusalError(f"1 validation error: {error}", type=BAD_REQUEST)
 
 
 def _refuse_with_stream(body: ChatBody) -> None:

@@ -19,8 +19,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from sessions.errors import SimRefusalError
-from sessions.sim.body import ChatBody, parse_body
-from sessions.sim.experts import Blob, Layout
+from sessions.sim.body import ChatBody
+from sessions.sim.dialects import DIALECTS
+from sessions.sim.experts import Blob, Rows
 from sessions.sim.faults import (
     WIRE_EXTENSION,
     FaultCounter,
@@ -34,7 +35,7 @@ from sessions.sim.faults import (
 )
 from sessions.sim.journal import Journal
 from sessions.sim.options import Copies, SimOptions
-from sessions.sim.reply import Body, Origin, document_of, render
+from sessions.sim.reply import Body, Origin, render
 from sessions.sim.sampler import Sample, Sampler
 from sessions.sim.script import WIRE_FAULTS, Fault, FaultKind
 from sessions.sim.stream import events_of
@@ -59,11 +60,12 @@ class ChatEndpoint:
             SettingsError: The tokenizer is none for ChatML.
         """
         self._options = options
+        self._dialect = DIALECTS[options.dialect]
         self._vocab_size = tokenizer.vocab_size
         self._journal = journal
         self._sampler = Sampler(options, tokenizer)
         self._faults = FaultCounter()
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, Rows] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request.
@@ -77,7 +79,7 @@ class ChatEndpoint:
             raw = await request.body()
         except ClientDisconnect:
             return
-        document, body = parse_body(raw, self._vocab_size)
+        document, body = self._dialect.parse_body(raw, self._vocab_size)
         self._journal.add(
             headers=scope["headers"],
             query=scope["query_string"],
@@ -92,7 +94,7 @@ class ChatEndpoint:
             delay_s = self._options.latency_s
         if fault is not None and fault.kind is FaultKind.STATUS:
             if await _waited(receive, delay_s):
-                status, headers, content = status_reply(fault)
+                status, headers, content = status_reply(fault, self._dialect.error_of)
                 await _send_whole(send, status, headers, content)
             return
         prompt = self._sampler.prompt_of(body)
@@ -109,10 +111,7 @@ class ChatEndpoint:
         await _send_reply(scope, receive, send, render(reply, loosely=loosely), fault)
 
     def _samples(self, body: ChatBody, prompt: Sequence[int]) -> list[Sample]:
-        start = body.routed_experts_start_len or 0
-        if start > len(prompt):
-            message = f"routed_experts_start_len {start} is over the {len(prompt)} prompt tokens"
-            raise SimRefusalError(message, param="routed_experts_start_len")
+        self._dialect.check_start(body.routed_experts_start_len or 0, len(prompt))
         room = self._sampler.room_for(body, len(prompt))
         return [self._sampler.sample(body, prompt, i, room) for i in range(body.n or 1)]
 
@@ -131,18 +130,18 @@ class ChatEndpoint:
             created=int(time.time()),
             latency_s=time.perf_counter() - arrival,
             cached_count=self._sampler.cached_count(body, prompt),
+            has_both_copies=(body.script.copies or self._options.copies) is Copies.BOTH,
         )
         blobs: list[Blob] = []
-        if body.return_routed_experts and not body.stream:
+        if self._options.replay and body.return_routed_experts and not body.stream:
             blobs = [self._blob(body, prompt + sample.ids, fault) for sample in samples]
-        return document_of(
+        return self._dialect.document_of(
             body,
             prompt,
             samples,
             blobs=blobs,
             origin=origin,
             sampler=self._sampler,
-            both_copies=(body.script.copies or self._options.copies) is Copies.BOTH,
         )
 
     def _blob(self, body: ChatBody, ids: list[int], fault: Fault | None) -> Blob:
@@ -156,11 +155,11 @@ class ChatEndpoint:
             pad = max(1, -int(-body.script.blob_mib * (1 << 20) // row_chars))
         return flawed_blob(self._layout(pad).blob(with_rows, start), fault)
 
-    def _layout(self, pad: int) -> Layout:
+    def _layout(self, pad: int) -> Rows:
         found = self._layouts.pop(pad, None)
         if found is None:
             options = self._options
-            found = Layout(
+            found = self._dialect.layout_of(
                 layers=options.layers,
                 topk=options.topk,
                 experts=options.experts,

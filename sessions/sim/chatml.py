@@ -88,7 +88,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
     content = text_of(message.get("content"))
     if message.get("role") != "assistant":
         return content
-    reasoning = message.get("reasoning_content")
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
     calls = message.get("tool_calls")
     functions = [
         call["function"]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Piece: TypeAlias = bytes | memoryview
 
@@ -33,13 +33,31 @@ _PADDING: Final = (b"", b"AA==", b"AAA=")  # the text of 0, 1 or 2 last bytes, a
 _INT_BYTES: Final = 4
 
 
+class Rows(Protocol):
+    """The rows of one model at one width, as text."""
+
+    row_bytes: int
+
+    def blob(self, ids: Sequence[int], start: int = 0) -> Blob:
+        """The text of the rows of `ids[start:]`; `ids` is shared, not copied."""
+        ...
+
+    def text_chars(self, rows: int) -> int:
+        """Characters of the text of so many rows, padding included."""
+        ...
+
+    def texts(self, ids: Sequence[int], start: int) -> Iterator[Piece]:
+        """The text of the rows of `ids[start:]` in parts of any size, then the padding."""
+        ...
+
+
 class Blob:
     """The base64 text of one reply's rows; its length is known before it is made."""
 
     __slots__ = ("_flaw_at", "_ids", "_layout", "_start")
 
     def __init__(
-        self, layout: Layout, ids: Sequence[int], start: int, flaw_at: int | None = None
+        self, layout: Rows, ids: Sequence[int], start: int, flaw_at: int | None = None
     ) -> None:
         self._layout = layout
         self._ids = ids
@@ -53,7 +71,7 @@ class Blob:
 
     def __len__(self) -> int:
         """Characters of the text, padding included."""
-        return (self.rows * self._layout.row_bytes + 2) // 3 * 4
+        return self._layout.text_chars(self.rows)
 
     def flawed(self, at: int) -> Blob:
         """The same blob with a character that is no base64 at an offset."""
@@ -108,6 +126,10 @@ class Layout:
             self._unit(position % _CLASSES, ids[position] % _VARIANTS) * self._pad
             for position in range(start, len(ids))
         )
+
+    def text_chars(self, rows: int) -> int:
+        """Characters of the text of so many rows, padding included."""
+        return (rows * self.row_bytes + 2) // 3 * 4
 
     def texts(self, ids: Sequence[int], start: int) -> Iterator[Piece]:
         """The text of the rows of `ids[start:]` in parts of any size, then the padding."""

@@ -65,14 +65,16 @@ class FaultCounter:
         return fault if count <= fault.times else None
 
 
-def status_reply(fault: Fault) -> tuple[int, Headers, bytes]:
-    """Status, headers and body of a `status` fault; the body is flat JSON unless given."""
+def status_reply(
+    fault: Fault, error_of: Callable[[SimRefusalError], dict[str, Any]]
+) -> tuple[int, Headers, bytes]:
+    """Status, headers and body of a `status` fault; the body is the engine's own unless given."""
     if fault.text is not None:
         kind, body = "text/plain; charset=utf-8", fault.text.encode()
     else:
-        message = {"object": "error", "message": "scripted fault", "type": "InternalServerError"}
-        given = {**message, "param": None, "code": fault.status} if fault.body is None else None
-        kind, body = "application/json", json.dumps(given or fault.body).encode()
+        error = SimRefusalError("scripted fault", status=fault.status, type="InternalServerError")
+        given = error_of(error) if fault.body is None else fault.body
+        kind, body = "application/json", json.dumps(given).encode()
     if not any(name.lower() == "content-type" for name, _ in fault.headers):
         return fault.status, [("content-type", kind), *fault.headers], body
     return fault.status, list(fault.headers), body
@@ -118,17 +120,20 @@ def _null_content(document: dict[str, Any], _fault: Fault) -> None:
 
 def _lone_surrogate(document: dict[str, Any], _fault: Fault) -> None:
     message = document["choices"][0]["message"]
-    message["content"] = "\ud83d" + message["content"]
+    message["content"] = "\ud83d" + (message["content"] or "")
 
 
 def _no_meta_info(document: dict[str, Any], _fault: Fault) -> None:
     for choice in document["choices"]:
         choice.pop("meta_info", None)
+        choice.pop("token_ids", None)
 
 
 def _no_logprobs(document: dict[str, Any], _fault: Fault) -> None:
     for choice in document["choices"]:
         choice.get("meta_info", {}).pop("output_token_logprobs", None)
+        if "token_ids" in choice:  # vLLM has no other place for them
+            choice["logprobs"] = None
 
 
 def _nan_logprobs(document: dict[str, Any], _fault: Fault) -> None:
@@ -160,9 +165,9 @@ def _token_counts(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _prompt_ids(document: dict[str, Any], _fault: Fault) -> None:
-    for choice in document["choices"]:
-        if choice.get("prompt_token_ids"):
-            choice["prompt_token_ids"] = [*choice["prompt_token_ids"][:-1], 0]
+    for holder in (document, *document["choices"]):
+        if holder.get("prompt_token_ids"):
+            holder["prompt_token_ids"] = [*holder["prompt_token_ids"][:-1], 0]
 
 
 _CHANGES: Final[dict[FaultKind, Callable[[dict[str, Any], Fault], None]]] = {

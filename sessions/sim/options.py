@@ -18,6 +18,13 @@ from sessions.errors import SettingsError
 from sessions.settings import SIMULATED_ENGINE
 
 
+class Dialect(enum.Enum):
+    """What the engine speaks."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+
+
 class Thinking(enum.Enum):
     """What a reply starts with when the request allows reasoning and does not script it."""
 
@@ -38,12 +45,14 @@ class SimOptions:
     """One value per option; the field name is the option's name.
 
     Attributes:
+        dialect: What kind of engine it is.
         model: Name of the served model.
         context: Tokens that prompt and completion may have together.
         layers: Layers of a row of routed experts.
         topk: Experts per layer and token.
         experts: Experts of a layer: ids are 0 to this - 1.
         pad: Row multiplier: a row is [layers, topk * pad].
+        replay: Whether it was started to return routed experts.
         copies: Whether `sglext` repeats the experts that `meta_info` carries.
         latency_s: Seconds before a reply starts.
         token_s: Seconds per sampled token, before a whole reply or between stream events.
@@ -56,12 +65,14 @@ class SimOptions:
         keep_alive_s: Seconds after which an idle connection is closed; engines use 5.
     """
 
+    dialect: Dialect = Dialect.SGLANG
     model: str = "sim"
     context: int = 131072
     layers: int = 4
     topk: int = 2
     experts: int = 128
     pad: int = 1
+    replay: bool = True
     copies: Copies = Copies.ONE
     latency_s: float = 0.0
     token_s: float = 0.0
@@ -170,12 +181,14 @@ _WORD_MAX: Final = 128
 
 # The limits of the shape keep one row under 64 KiB at pad 1 and its pattern in a cache.
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "dialect": _member(Dialect),
     "model": _word,
     "context": _whole(16, 1 << 24),
     "layers": _whole(1, 256),
     "topk": _whole(1, 64),
     "experts": _whole(1, 256),
     "pad": _whole(1, 1 << 20),
+    "replay": _flag,
     "copies": _member(Copies),
     "latency_s": _seconds,
     "token_s": _seconds,

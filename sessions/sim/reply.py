@@ -33,6 +33,7 @@ class Origin:
         created: Unix time in seconds.
         latency_s: Since the request arrived.
         cached_count: Prompt tokens found in the prefix cache.
+        has_both_copies: Whether `sglext` repeats experts that stand in `meta_info`.
     """
 
     reply_id: str
@@ -41,6 +42,7 @@ class Origin:
     created: int
     latency_s: float
     cached_count: int
+    has_both_copies: bool = False
 
 
 class Body:
@@ -74,7 +76,6 @@ def document_of(
     blobs: Sequence[Blob],
     origin: Origin,
     sampler: Sampler,
-    both_copies: bool,
 ) -> dict[str, Any]:
     """Make the document.
 
@@ -85,7 +86,6 @@ def document_of(
         blobs: The experts of each choice, or none if not asked for.
         origin: Names and times.
         sampler: Knows the texts of tokens.
-        both_copies: Whether `sglext` repeats experts that stand in `meta_info`.
 
     Returns:
         A JSON document with `Blob` objects in it, keys in SGLang's order.
@@ -95,7 +95,7 @@ def document_of(
         choice: dict[str, Any] = {
             "index": index,
             "message": message_of(sample),
-            "logprobs": _logprobs_of(body, sample, sampler) if body.logprobs else None,
+            "logprobs": logprobs_of(body, sample, sampler) if body.logprobs else None,
             "finish_reason": sample.finish.reason,
             "matched_stop": sample.finish.matched,
         }
@@ -118,7 +118,7 @@ def document_of(
         "usage": usage_of(prompt, samples),
         "metadata": {"weight_version": origin.weight_version},
     }
-    if blobs and (both_copies or not body.return_meta_info):
+    if blobs and (origin.has_both_copies or not body.return_meta_info):
         document["sglext"] = {"routed_experts": blobs[0]}
     return document
 
@@ -184,7 +184,8 @@ def usage_of(prompt: Sequence[int], samples: Sequence[Sample]) -> dict[str, Any]
     }
 
 
-def _logprobs_of(body: ChatBody, sample: Sample, sampler: Sampler) -> dict[str, Any]:
+def logprobs_of(body: ChatBody, sample: Sample, sampler: Sampler) -> dict[str, Any]:
+    """The log-probabilities of one choice in OpenAI's form."""
     content = []
     for token_id, logprob in zip(sample.ids, sample.logprobs, strict=True):
         text = sampler.token_text(token_id)

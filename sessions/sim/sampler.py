@@ -27,7 +27,8 @@ from sessions.sim.chatml import (
     reply_text,
 )
 from sessions.sim.improvisation import utterance_of
-from sessions.sim.options import SimOptions
+from sessions.sim.options import Dialect, SimOptions
+from sessions.sim.vllm_parsers import parse_vllm_reply
 from sessions.tokens.tokenizer import Tokenizer
 
 _TAIL: Final = 4  # ids at a prompt's end among which the end of an empty think block is looked for
@@ -125,6 +126,8 @@ class Sampler:
             SimRefusalError: 400: the prompt, or the prompt with the limit, exceeds the context.
         """
         context = self._options.context
+        if self._options.dialect is Dialect.VLLM:
+            return _vllm_room(context, body.completion_limit, prompt_count)
         if prompt_count >= context:
             raise SimRefusalError(
                 f"The input ({prompt_count} tokens) is longer than the model's context length "
@@ -162,14 +165,22 @@ class Sampler:
             stop = min(seen, key=lambda each: text.index(each) + len(each))
             ids, finish = self._cut_after(ids, stop), Finish(reason="stop", matched=stop)
             text = text[: text.index(stop) + (len(stop) if body.no_stop_trim else 0)]
-        said = parse_reply(text, calls=body.may_call)
-        if said.calls and finish.reason == "stop":
+        said = self._parse(body, text)
+        # SGLang tells a cut as a cut; vLLM only that there are calls, and the stop string besides.
+        if said.calls and self._options.dialect is Dialect.VLLM:
+            finish = replace(finish, reason="tool_calls")
+        elif said.calls and finish.reason == "stop":
             finish = Finish(reason="tool_calls")
         if body.script.finish_reason is not None:
             finish = replace(finish, reason=body.script.finish_reason)
         logprobs = [round(-rng.expovariate(2.0), 6) for _ in ids]
         mark = f"{rng.getrandbits(64):016x}"
         return Sample(ids=ids, logprobs=logprobs, said=said, finish=finish, mark=mark)
+
+    def _parse(self, body: ChatBody, text: str) -> Utterance:
+        if self._options.dialect is Dialect.VLLM:
+            return parse_vllm_reply(text, calls=body.may_call, thinking=body.may_think)
+        return parse_reply(text, calls=body.may_call)
 
     def token_text(self, token_id: int) -> str:
         """The text of one token alone."""
@@ -192,6 +203,11 @@ class Sampler:
             if ids and ids[-1] == self._stop_id:
                 return ids, Finish(reason="stop", matched=self._stop_id)
             return ids, Finish(reason="length")
+        forced = script.force_ids
+        if forced is not None:
+            end = forced.index(self._stop_id) if self._stop_id in forced else None
+            ids = [*forced[:end], self._stop_id]
+            return ids, Finish(reason="stop", matched=self._stop_id)
         thinking = body.may_think and self._think_end_id not in prompt[-_TAIL:]
         ids = self._tokenizer.encode(
             reply_text(utterance_of(body, self._options, rng, thinking=thinking))
@@ -217,3 +233,28 @@ class Sampler:
             else:
                 low = middle + 1
         return ids[:low]
+
+
+def _vllm_room(context: int, limit: int | None, prompt_count: int) -> int:
+    """The limit, cut to what the context leaves.
+
+    Raises:
+        SimRefusalError: 400: the prompt or the limit alone exceeds the context, or nothing is left.
+    """
+    if prompt_count > context:
+        raise SimRefusalError(
+            f"Input length ({prompt_count}) exceeds model's maximum context length ({context})."
+        )
+    if limit is not None and limit > context:
+        raise SimRefusalError(
+            f"max_tokens={limit} cannot be greater than max_model_len=max_total_tokens={context}."
+            f" Please request fewer output tokens. (parameter=max_tokens, value={limit})",
+            param="max_tokens",
+        )
+    room = context - prompt_count if limit is None else min(limit, context - prompt_count)
+    if room < 1:
+        raise SimRefusalError(
+            f"max_tokens must be at least 1, got {room}. (parameter=max_tokens, value={room})",
+            param="max_tokens",
+        )
+    return room

@@ -107,6 +107,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         reasoning: Text of the think block; "" = an empty block, null = no block.
         tool_calls: Calls to make; [] = none.
         token_ids: Exactly these ids are sampled, canonical or not; no stop token is added.
+        force_ids: These ids are sampled up to the first stop token, which is added if there is
+            none.
         finish_reason: Reported instead of the true one, and no stop token is sampled unless it is
             `stop` or `tool_calls`.
         delay_s: Seconds before the reply starts, instead of the options' latency.
@@ -120,6 +122,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reasoning: str | msgspec.UnsetType | None = msgspec.UNSET
     tool_calls: list[ScriptedCall] | msgspec.UnsetType = msgspec.UNSET
     token_ids: list[Count] | None = None
+    force_ids: list[Count] | None = None
     finish_reason: str | None = None
     delay_s: Seconds | None = None
     blob_mib: Annotated[float, msgspec.Meta(ge=0, le=4096)] = 0

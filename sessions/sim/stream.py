@@ -1,4 +1,4 @@
-"""A reply as server-sent events, in SGLang's form.
+"""A reply as server-sent events, with the names of its engine.
 
 Per choice: a role, reasoning, content, tool calls (name first, then arguments in fragments), the
 finish; then the usage if asked for, and `[DONE]`. Fragments are cut by characters, which is how a
@@ -17,6 +17,13 @@ from typing import Any, Final
 import orjson
 
 DONE: Final = b"data: [DONE]\n\n"
+_TOLD_AT_THE_END: Final = (
+    "logprobs",
+    "finish_reason",
+    "matched_stop",
+    "stop_reason",
+    "token_ids",
+)
 _FRAGMENT_CHARS: Final = 16  # about four tokens
 
 
@@ -33,12 +40,12 @@ def events_of(document: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
     common = {key: document[key] for key in ("id", "created", "model")}
     common["object"] = "chat.completion.chunk"
     for choice in document["choices"]:
+        told = [key for key in _TOLD_AT_THE_END if key in choice]
+        blank = {"index": choice["index"], **dict.fromkeys(told)}
         for delta in _deltas_of(choice["message"]):
-            yield _event(common, [_choice(choice["index"], delta)])
-        last = _choice(choice["index"], {})
-        for key in ("logprobs", "finish_reason", "matched_stop"):
-            last[key] = choice[key]
-        yield _event(common, [last])
+            yield _event(common, [{**blank, "delta": delta}])
+        last = {key: choice[key] for key in told}
+        yield _event(common, [{**blank, "delta": {}, **last}])
     if with_usage:
         yield _event(common, [], document["usage"])
     yield DONE
@@ -46,31 +53,22 @@ def events_of(document: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
 
 def _deltas_of(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
-    for fragment in _fragments(message["reasoning_content"] or ""):
-        yield {"reasoning_content": fragment}
+    for name in ("reasoning_content", "reasoning"):  # of SGLang, of vLLM
+        for fragment in _fragments(message.get(name) or ""):
+            yield {name: fragment}
     for fragment in _fragments(message["content"] or ""):
         yield {"content": fragment}
-    for call in message["tool_calls"] or []:
+    for index, call in enumerate(message.get("tool_calls") or []):
         function = call["function"]
-        opening = {**call, "function": {"name": function["name"], "arguments": ""}}
+        opening = {**call, "index": index, "function": {**function, "arguments": ""}}
         yield {"tool_calls": [opening]}
         for fragment in _fragments(function["arguments"]):
-            yield {"tool_calls": [{"index": call["index"], "function": {"arguments": fragment}}]}
+            yield {"tool_calls": [{"index": index, "function": {"arguments": fragment}}]}
 
 
 def _fragments(text: str) -> Iterator[str]:
     for at in range(0, len(text), _FRAGMENT_CHARS):
         yield text[at : at + _FRAGMENT_CHARS]
-
-
-def _choice(index: int, delta: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "index": index,
-        "delta": delta,
-        "logprobs": None,
-        "finish_reason": None,
-        "matched_stop": None,
-    }
 
 
 def _event(common: dict[str, Any], choices: list[dict[str, Any]], usage: object = None) -> bytes:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from sessions.errors import SimRefusalError
+from sessions.sim.dialects import DIALECTS
 from sessions.sim.experts import Layout, Piece
 from sessions.sim.faults import (
     FaultCounter,
@@ -19,8 +20,11 @@ from sessions.sim.faults import (
     spoil,
     status_reply,
 )
+from sessions.sim.options import Dialect
 from sessions.sim.reply import render
 from sessions.sim.script import Fault
+
+error_of = DIALECTS[Dialect.SGLANG].error_of
 
 
 def fault(kind: str, **fields: object) -> Fault:
@@ -116,8 +120,8 @@ def test_a_flaw_is_put_into_blobs_for_its_fault_only():
     assert b"!" in b"".join(flawed_blob(blob, fault("bad_base64")).pieces())
 
 
-def test_a_status_reply_is_flat_json_unless_it_is_scripted():
-    status, headers, body = status_reply(fault("status"))
+def test_a_status_reply_is_the_engines_error_unless_it_is_scripted():
+    status, headers, body = status_reply(fault("status"), error_of)
     assert (status, headers) == (500, [("content-type", "application/json")])
     assert json.loads(body) == {
         "object": "error",
@@ -127,18 +131,18 @@ def test_a_status_reply_is_flat_json_unless_it_is_scripted():
         "code": 500,
     }
     scripted = fault("status", status=503, body={"a": None}, headers=[["retry-after", "1"]])
-    assert status_reply(scripted) == (
+    assert status_reply(scripted, error_of) == (
         503,
         [("content-type", "application/json"), ("retry-after", "1")],
         b'{"a": null}',
     )
     text = fault("status", status=200, text="not JSON", headers=[["Content-Type", "text/html"]])
-    assert status_reply(text) == (200, [("Content-Type", "text/html")], b"not JSON")
+    assert status_reply(text, error_of) == (200, [("Content-Type", "text/html")], b"not JSON")
 
 
 @pytest.mark.parametrize("value", [0, False, "", [], {}])
 def test_an_empty_scripted_body_is_sent(value: object):
-    assert json.loads(status_reply(fault("status", body=value))[2]) == value
+    assert json.loads(status_reply(fault("status", body=value), error_of)[2]) == value
 
 
 def test_a_fault_with_times_happens_so_often_per_key():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessions.errors import SettingsError
-from sessions.sim.options import Copies, SimOptions, Thinking, options_of, parse_sim_url
+from sessions.sim.options import Copies, Dialect, SimOptions, Thinking, options_of, parse_sim_url
 
 DOCS = Path(__file__).parents[2] / "docs" / "sim.md"
 
@@ -18,11 +18,13 @@ def test_the_bare_url_has_all_defaults():
 
 def test_every_option_can_be_set():
     url = (
-        "sim:?model=m%20x&context=4096&layers=48&topk=8&experts=64&pad=3&copies=both&latency_s=0.5"
+        "sim:?dialect=vllm&replay=0&model=m%20x&context=4096&layers=48&topk=8&experts=64&pad=3&copies=both&latency_s=0.5"
         "&token_s=0.01&words=9&thinking=empty&calls=0&seed=7&weight_version=v2&journal=3"
         "&keep_alive_s=60"
     )
     assert parse_sim_url(url) == SimOptions(
+        dialect=Dialect.VLLM,
+        replay=False,
         model="m x",
         context=4096,
         layers=48,
