@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -27,6 +28,12 @@ from sessions.sim.journal import Journal
 from sessions.sim.options import Dialect, SimOptions
 from sessions.sim.vllm_reply import VERSION
 from sessions.tokens.tokenizer import Tokenizer
+
+# The one figure of an engine's metrics that is simulated.
+_RUNNING: Final = {
+    Dialect.SGLANG: "sglang:num_running_reqs",
+    Dialect.VLLM: "vllm:num_requests_running",
+}
 
 
 def sim_app(options: SimOptions, tokenizer: Tokenizer) -> Starlette:
@@ -43,13 +50,15 @@ def sim_app(options: SimOptions, tokenizer: Tokenizer) -> Starlette:
         SettingsError: The tokenizer has no ChatML stop token.
     """
     journal = Journal(options.journal)
-    about = _About(options, journal)
+    chat = ChatEndpoint(options, tokenizer, journal)
+    about = _About(options, journal, chat)
     routes = [
-        Route("/v1/chat/completions", ChatEndpoint(options, tokenizer, journal), methods=["POST"]),
+        Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/models", about.models),
         Route("/health", about.health),
         Route("/get_model_info", about.model_info),
         Route("/version", about.version),
+        Route("/metrics", about.metrics),
         Route("/sim/requests", about.requests),
         Route("/sim/requests", about.forget_requests, methods=["DELETE"]),
         Route("/{path:path}", EchoEndpoint()),
@@ -66,9 +75,10 @@ def sim_app(options: SimOptions, tokenizer: Tokenizer) -> Starlette:
 class _About:
     """What an engine says about itself."""
 
-    def __init__(self, options: SimOptions, journal: Journal) -> None:
+    def __init__(self, options: SimOptions, journal: Journal, chat: ChatEndpoint) -> None:
         self._options = options
         self._journal = journal
+        self._chat = chat
         self._start = int(time.time())
 
     async def models(self, _request: Request) -> Response:
@@ -90,6 +100,11 @@ class _About:
         if self._options.dialect is not Dialect.VLLM:
             return _not_found()
         return _json({"version": VERSION})
+
+    async def metrics(self, _request: Request) -> Response:
+        name = _RUNNING[self._options.dialect]
+        text = f'{name}{{model_name="{self._options.model}"}} {self._chat.running}.0\n'
+        return Response(text, media_type="text/plain")
 
     async def model_info(self, _request: Request) -> Response:
         if self._options.dialect is not Dialect.SGLANG:

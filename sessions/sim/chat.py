@@ -46,7 +46,11 @@ _BASE64_PER_RAW: Final = 4 / 3
 
 
 class ChatEndpoint:
-    """The ASGI application of the chat route."""
+    """The ASGI application of the chat route.
+
+    Attributes:
+        running: Requests that were read and are not answered.
+    """
 
     def __init__(self, options: SimOptions, tokenizer: Tokenizer, journal: Journal) -> None:
         """Prepare.
@@ -59,6 +63,7 @@ class ChatEndpoint:
         Raises:
             SettingsError: The tokenizer is none for ChatML.
         """
+        self.running = 0
         self._options = options
         self._dialect = DIALECTS[options.dialect]
         self._vocab_size = tokenizer.vocab_size
@@ -79,6 +84,15 @@ class ChatEndpoint:
             raw = await request.body()
         except ClientDisconnect:
             return
+        self.running += 1
+        try:
+            await self._answer(scope, receive, send, raw, arrival)
+        finally:
+            self.running -= 1
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, raw: bytes, arrival: float
+    ) -> None:
         document, body = self._dialect.parse_body(raw, self._vocab_size)
         self._journal.add(
             headers=scope["headers"],

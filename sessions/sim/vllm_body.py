@@ -1,10 +1,10 @@
 """The body of a chat request, read as vLLM's server reads it.
 
 vLLM's fields are put under the names that the rest of the simulated engine knows; SGLang's own
-fields mean nothing here. `vllm_xargs.force_ids` is what a plug-in of our tests reads in a real one. A
-list of ids that is empty is no list: the messages are rendered, without a word. Ids that are no
-plain numbers break the request, as they do in 0.30 (of which a boolean makes it hang, which is not
-simulated).
+fields mean nothing here. `vllm_xargs.force_ids` is what a plug-in of our tests reads in a real
+engine. A list of ids that is empty is no list: the messages are rendered, without a word. Ids that
+are no plain numbers break the request, as they do in 0.30 (of which a boolean makes it hang, which
+is not simulated).
 
 Spec: docs/sim.md#vllm
 """

@@ -1,5 +1,7 @@
 """What the engine says about itself, and the journal over HTTP."""
 
+import asyncio
+
 import httpx
 import pytest
 
@@ -45,3 +47,26 @@ async def test_the_journal_can_hold_what_only_pythons_parser_takes(client: httpx
     raw = b'{"messages": [{"role": "user", "content": "\\ud83d"}]}'
     assert (await client.post("/v1/chat/completions", content=raw)).status_code == 200
     assert b"\\ud83d" in (await client.get("/sim/requests")).content
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        ("sim:?latency_s=60", "sglang:num_running_reqs"),
+        ("sim:?latency_s=60&dialect=vllm", "vllm:num_requests_running"),
+    ],
+    indirect=["client"],
+)
+async def test_the_metrics_tell_the_requests_in_flight(
+    client: httpx.AsyncClient, chat: Chat, name: str
+):
+    async def running() -> str:
+        return (await client.get("/metrics")).text
+
+    assert await running() == f'{name}{{model_name="sim"}} 0.0\n'
+    waiting = asyncio.create_task(chat())
+    while " 1.0" not in await running():
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert " 0.0" in await running()
