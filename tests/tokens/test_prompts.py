@@ -1,9 +1,7 @@
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +20,7 @@ from sessions.errors import (
 from sessions.tokens.comparison import compare
 from sessions.tokens.families.declaration import Family
 from sessions.tokens.families.table import DEFAULT, family_of
-from sessions.tokens.prompts import PromptBuilder, load_prompt_builder
+from sessions.tokens.prompts import PromptBuilder
 from sessions.tokens.templates import ChatTemplate, Template, read_shipped_template
 from sessions.tokens.tokenizer import Tokenizer
 from tests.support.conversations import OTHERS, TURNS, play
@@ -325,39 +323,6 @@ def test_every_prompt_refuses_kwargs_that_cannot_be_had(builder: PromptBuilder):
     ):
         with pytest.raises(BadTemplateKwargsError):
             make()
-
-
-# Loading.
-
-
-def test_auto_picks_the_family_and_logs_why(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.INFO, logger="sessions.tokens"):
-        builder = load_prompt_builder("pkg:qwen3")
-    assert builder.family is CHAT
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert "family=qwen3" in line
-    assert "<think> is 151667" in line
-
-
-def test_a_family_that_is_named_is_taken(native_builder: PromptBuilder):
-    assert native_builder.family is DEFAULT
-
-
-def test_the_native_template_is_found_beside_the_file_too(
-    native_folder: Path, native_builder: PromptBuilder
-):
-    builder = load_prompt_builder(str(native_folder / "tokenizer.json"), "default")
-    assert builder.first([USER], TOOLS) == native_builder.first([USER], TOOLS)
-
-
-def test_packaged_ranks_bring_no_native_template():
-    with pytest.raises(SettingsError, match="pkg:qwen3 brings none"):
-        load_prompt_builder("pkg:qwen3", "default")
-
-
-def test_an_unknown_family_is_refused():
-    with pytest.raises(SettingsError, match="no TITO family 'nope'"):
-        load_prompt_builder("pkg:qwen3", "nope")
 
 
 def test_a_tokenizer_without_a_token_of_the_family_is_refused():
