@@ -20,6 +20,7 @@ from sessions.errors import SettingsError
 
 PREFIX: Final = "SESSIONS_"
 # A test compares with sessions/tokens/families.
+MATCHERS: Final = ("strict", "loose_tool_call", "role_content_only")
 TITO_FAMILIES: Final = (
     "auto",
     "qwen3",
@@ -89,6 +90,7 @@ class Settings:
     max_tree_turns: int = 1024
     max_turns: int = 0
     max_session_tokens: int = 0
+    matcher: str = "strict"
     cancel_on_disconnect: bool = False
     sse_keepalive_s: float = 3.0
     episode_header: str = "X-NeMo-Gym-Episode-Token"
@@ -272,6 +274,15 @@ def _app(text: str) -> str:
     return text
 
 
+def _matcher(text: str) -> str:
+    try:
+        return text if text in MATCHERS else _app(text)
+    except ValueError:
+        raise ValueError(
+            f"expected one of {', '.join(MATCHERS)}, or module:function of your own"
+        ) from None
+
+
 def _header_name(text: str) -> str:
     if not _HEADER_NAME.fullmatch(text):
         raise ValueError("expected the name of an HTTP header")
@@ -309,6 +320,7 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "max_tree_turns": _whole(1, 65536),
     "max_turns": _whole(0, 1 << 50),
     "max_session_tokens": _whole(0, 1 << 50),
+    "matcher": _matcher,
     "cancel_on_disconnect": _flag,
     "sse_keepalive_s": _seconds(0.05, 3600),
     "episode_header": _header_name,

@@ -8,7 +8,7 @@ Spec: docs/errors.md#statuses
 
 from __future__ import annotations
 
-from sessions.errors import UnprocessableError
+from sessions.errors import ClientVisibleError, UnprocessableError
 
 
 class TurnLimitError(UnprocessableError):
@@ -33,3 +33,9 @@ class IdempotencyKeyReusedError(UnprocessableError):
     """An idempotency key that the session has seen with another body."""
 
     code = "idempotency_key_reused"
+
+
+class MatcherFailedError(ClientVisibleError):
+    """The matcher that `SESSIONS_MATCHER` names raised, or gave no bool; the log has the cause."""
+
+    code = "matcher_failed"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from sessions.errors import SettingsError
-from sessions.settings import SIMULATED_ENGINE, Settings, check_app_settings
+from sessions.settings import MATCHERS, SIMULATED_ENGINE, Settings, check_app_settings
 
 
 def check_application(settings: Settings) -> None:
@@ -25,19 +25,22 @@ def check_application(settings: Settings) -> None:
     """
     check_app_settings(settings)
     if settings.app:
-        _check_package(settings.app)
-    elif settings.engine_url.startswith(SIMULATED_ENGINE):
+        _check_package("SESSIONS_APP", settings.app)
+        return
+    if settings.matcher not in MATCHERS:
+        _check_package("SESSIONS_MATCHER", settings.matcher)
+    if settings.engine_url.startswith(SIMULATED_ENGINE):
         _check_options(settings.engine_url)
 
 
-def _check_package(app: str) -> None:
-    package = app.partition(":")[0].partition(".")[0]
+def _check_package(variable: str, name: str) -> None:
+    package = name.partition(":")[0].partition(".")[0]
     try:
         is_there = find_spec(package) is not None
     except ValueError:  # what a module without a spec gets, such as `__main__`
         is_there = False
     if not is_there:
-        raise SettingsError(f"SESSIONS_APP={app!r} is refused: there is no module {package!r}")
+        raise SettingsError(f"{variable}={name!r} is refused: there is no module {package!r}")
 
 
 def _check_options(url: str) -> None:

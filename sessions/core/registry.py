@@ -15,6 +15,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from sessions.core.matchers.fields import STRICT
+from sessions.core.matchers.matcher import Matcher
 from sessions.core.session import Session
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
 from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSessionError
@@ -32,6 +34,7 @@ class SessionRegistry:
         mint: Callable[[], str],
         *,
         tombstones: int,
+        matcher: Matcher = STRICT,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make an empty registry.
@@ -39,11 +42,13 @@ class SessionRegistry:
         Args:
             mint: Gives a new id that this process owns.
             tombstones: How many ended sessions are remembered.
+            matcher: Says in all sessions which messages are the same.
             now: A clock, seconds.
         """
         self.ended_count = 0
         self._mint = mint
         self._limit = tombstones
+        self._matcher = matcher
         self._now = now
         self._open: OrderedDict[str, Session] = OrderedDict()
         self._ended: OrderedDict[str, str] = OrderedDict()
@@ -67,7 +72,7 @@ class SessionRegistry:
             session_id = self._mint()
         if session_id in self._open or session_id in self._ended:
             raise LocalProtocolError(f"session {session_id} exists already")
-        session = self._open[session_id] = Session(session_id, options)
+        session = self._open[session_id] = Session(session_id, options, self._matcher)
         session.used_at = self._now()
         return session
 

@@ -20,6 +20,8 @@ from sessions.core.histories.linear import LinearHistory
 from sessions.core.histories.node import leaves_of
 from sessions.core.histories.tree import TreeHistory
 from sessions.core.json_text import JsonObject
+from sessions.core.matchers.fields import STRICT
+from sessions.core.matchers.matcher import Matcher
 from sessions.core.seen_requests import SeenRequests
 from sessions.core.session_limits import SessionLimits
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionMode, SessionOptions
@@ -39,13 +41,18 @@ class Session:
         turns_in_flight: Turns that run; it does not expire meanwhile.
     """
 
-    def __init__(self, session_id: str, options: SessionOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        options: SessionOptions = DEFAULT_OPTIONS,
+        matcher: Matcher = STRICT,
+    ) -> None:
         self.session_id: Final = session_id
         self.options: Final = options
         self.limits: Final = SessionLimits(options)
         # Of two turns in flight that are the same, a linear session could record only one.
         self.requests: Final = SeenRequests(joins_unmarked=options.mode is SessionMode.LINEAR)
-        self.history: Final[History] = _history_of(options)
+        self.history: Final[History] = _history_of(options, matcher)
         self.lock: Final = asyncio.Lock()
         # The newest only: a client that always hangs up must not fill the memory.
         self.cancelled_turns: Final[deque[JsonObject]] = deque(maxlen=_CANCELLED_KEPT)
@@ -86,7 +93,7 @@ class Session:
         self._mismatches = {kept: told for kept, told in known.items() if kept in leaves}
 
 
-def _history_of(options: SessionOptions) -> History:
+def _history_of(options: SessionOptions, matcher: Matcher) -> History:
     if options.mode is SessionMode.TREE:
-        return TreeHistory(options.max_tree_turns)
-    return LinearHistory()
+        return TreeHistory(options.max_tree_turns, matcher)
+    return LinearHistory(matcher)

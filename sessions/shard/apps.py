@@ -87,6 +87,7 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
     settings = group.settings
     check_app_settings(settings)
     # Imported only here: another application may do without them.
+    from sessions.core.matchers.choice import matcher_of  # noqa: PLC0415 - see above
     from sessions.core.registry import SessionRegistry  # noqa: PLC0415 - see above
     from sessions.routing.ids import mint_session_id  # noqa: PLC0415 - see above
     from sessions.shard.rollouts import rollout_app, tally_of  # noqa: PLC0415 - see above
@@ -104,6 +105,7 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
     registry = SessionRegistry(
         lambda: mint_session_id(index, settings.shards, settings.id_prefix),
         tombstones=settings.tombstones,
+        matcher=matcher_of(settings.matcher),
     )
     return LoadedApp(
         asgi=rollout_app(group, registry, prompts),

@@ -29,6 +29,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         Settings(engine_url="sim:?layers=3&latency_s=0.5"),
         Settings(engine_url="http://engine:30000", tokenizer="a folder"),
         Settings(app="json:loads", engine_url="sim:?nothing=1"),
+        Settings(app="json:loads", matcher="nowhere.module:f"),
+        Settings(engine_url="sim:", matcher="loose_tool_call"),
+        Settings(engine_url="sim:", matcher="json.nowhere:f"),
     ],
 )
 def test_what_may_be_right_passes(settings: Settings):
@@ -53,6 +56,10 @@ def test_what_may_be_right_passes(settings: Settings):
             "SESSIONS_APP='nowhere.module:app' is refused: there is no module 'nowhere'",
         ),
         (Settings(app="__main__:app"), ""),
+        (
+            Settings(engine_url="sim:", matcher="nowhere.module:f"),
+            "SESSIONS_MATCHER='nowhere.module:f' is refused: there is no module 'nowhere'",
+        ),
     ],
 )
 def test_what_cannot_be_right_is_refused_in_one_line(

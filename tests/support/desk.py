@@ -16,6 +16,8 @@ from starlette.types import Message
 from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders
+from sessions.core.matchers.fields import STRICT
+from sessions.core.matchers.matcher import Matcher
 from sessions.core.registry import SessionRegistry
 from sessions.core.session_core import CoreRules, SessionCore
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
@@ -43,11 +45,14 @@ class Desk:
         dialect: str = "sglang",
         is_echo_required: bool = False,
         session: SessionOptions = DEFAULT_OPTIONS,
+        matcher: Matcher = STRICT,
     ) -> None:
         self.prompts = prompts
         self.engine = ScriptedEngine(*(answers or [self.says("ok")]))
         self.replay = open_replay_store("")
-        self.registry = SessionRegistry(lambda: mint_session_id(0, 1), tombstones=100)
+        self.registry = SessionRegistry(
+            lambda: mint_session_id(0, 1), tombstones=100, matcher=matcher
+        )
         self.gone = asyncio.Event()
         labels = labels or EngineHeaders(routing_key=b"x-smg-routing-key")
         self.dialects = DialectChoice(

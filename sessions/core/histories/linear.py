@@ -19,7 +19,8 @@ from typing import Final
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.histories.node import Node
 from sessions.core.json_text import JsonObject
-from sessions.core.matcher import difference_of, matched_count_of
+from sessions.core.matchers.fields import STRICT
+from sessions.core.matchers.matcher import Matcher, matched_count_of
 from sessions.core.records import Record
 from sessions.errors import HistoryMismatchError
 
@@ -29,11 +30,17 @@ MAX_ROLLBACK_TURNS: Final = 1
 class LinearHistory:
     """See the module docstring."""
 
-    __slots__ = ("_checkpoints", "_messages")
+    __slots__ = ("_checkpoints", "_matcher", "_messages")
 
     is_tree = False
 
-    def __init__(self) -> None:
+    def __init__(self, matcher: Matcher = STRICT) -> None:
+        """Have no turn.
+
+        Args:
+            matcher: Says which messages are the same.
+        """
+        self._matcher = matcher
         self._messages: list[JsonObject] = []
         self._checkpoints: list[Checkpoint] = []
 
@@ -77,7 +84,7 @@ class LinearHistory:
             HistoryMismatchError: More turns would have to be rolled back than a session allows.
                 The message names the first message and field that differ.
         """
-        matched = matched_count_of(self._messages, sent)
+        matched = matched_count_of(self._matcher, self._messages, sent)
         if matched == len(self._messages):
             kept = len(self._checkpoints)
         else:
@@ -118,10 +125,10 @@ class LinearHistory:
     ) -> HistoryMismatchError:
         place = f"messages[{matched}]"
         if matched < len(sent):
-            found = difference_of(self._messages[matched], sent[matched])
+            found = self._matcher.difference_of(self._messages[matched], sent[matched])
             # matched_count_of stopped here, so there is a difference.
             path, stored, given = (found.path, found.stored, found.sent) if found else ("", "", "")
-            place = f"{place}.{path}"
+            place = f"{place}.{path}" if path else place
             what = f"{place} is {given}, the session has {stored}"
         else:
             what = (

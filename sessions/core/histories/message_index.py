@@ -3,7 +3,7 @@
 Conversations that begin alike share their beginning: an index is a tree whose branches are
 messages, and each place in it is one beginning. A request is followed from the root, message by
 message, so looking it up costs what its messages cost, however many conversations there are. At
-each place a message is sought among those of equal role and text only.
+each place a message is sought only among those of its bucket (of equal role and text, mostly).
 
 Messages that the matcher holds for the same are one branch. So it must be a relation under which
 messages that equal a third one equal each other.
@@ -15,13 +15,11 @@ Spec: docs/sessions.md#trees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 from sessions.core.json_text import JsonObject
-
-IsSame: TypeAlias = Callable[[JsonObject, JsonObject], bool]
-BucketOf: TypeAlias = Callable[[JsonObject], Hashable]
+from sessions.core.matchers.matcher import Matcher
 
 _T = TypeVar("_T")
 
@@ -39,10 +37,13 @@ class Place(Generic[_T]):
         self.value: _T | None = None
         self._branches: dict[Hashable, list[tuple[JsonObject, Place[_T]]]] = {}
 
-    def after(self, message: JsonObject, bucket: Hashable, is_same: IsSame) -> Place[_T] | None:
+    def after(self, message: JsonObject, bucket: Hashable, matcher: Matcher) -> Place[_T] | None:
         """The place that a message leads to; None if it leads nowhere."""
         known = self._branches.get(bucket, ())
-        return next((place for stored, place in known if is_same(stored, message)), None)
+        for stored, place in known:
+            if stored is message or matcher.difference_of(stored, message) is None:
+                return place
+        return None
 
     def grow(self, message: JsonObject, bucket: Hashable) -> Place[_T]:
         """A new place that a message leads to from now on; it led nowhere."""
@@ -54,22 +55,20 @@ class Place(Generic[_T]):
 class MessageIndex(Generic[_T]):
     """See the module docstring."""
 
-    def __init__(self, is_same: IsSame, bucket_of: BucketOf) -> None:
+    def __init__(self, matcher: Matcher) -> None:
         """Know no conversation.
 
         Args:
-            is_same: Whether a message that is known (the first argument) is one that was sent.
-            bucket_of: A value that is equal for all messages that are the same.
+            matcher: Says which messages are the same.
         """
-        self._is_same = is_same
-        self._bucket_of = bucket_of
+        self._matcher = matcher
         self._root: Place[_T] = Place()
 
     def deepest(self, sent: Sequence[JsonObject]) -> _T | None:
         """What was put last at the deepest place with a value on a request's way."""
         place, found = self._root, self._root.value
         for message in sent:
-            following = place.after(message, self._bucket_of(message), self._is_same)
+            following = place.after(message, self._matcher.bucket_of(message), self._matcher)
             if following is None:
                 break
             place = following
@@ -89,16 +88,7 @@ class MessageIndex(Generic[_T]):
         """
         here = place or self._root
         for message in messages:
-            bucket = self._bucket_of(message)
-            here = here.after(message, bucket, self._is_same) or here.grow(message, bucket)
+            bucket = self._matcher.bucket_of(message)
+            here = here.after(message, bucket, self._matcher) or here.grow(message, bucket)
         here.value = value
         return here
-
-
-def bucket_of(message: JsonObject) -> Hashable:
-    """Role and text, for matchers that compare these: nothing, "" and [] are equal there."""
-    role, content = message.get("role"), message.get("content")
-    return (
-        role if isinstance(role, str) else "",
-        content if isinstance(content, str) else bool(content) or "",
-    )

@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
-from sessions.core.histories.message_index import MessageIndex, Place, bucket_of
+from sessions.core.histories.message_index import MessageIndex, Place
 from sessions.core.histories.node import Node, node_id_of
 from sessions.core.json_text import JsonObject
-from sessions.core.matcher import difference_of
+from sessions.core.matchers.fields import STRICT
+from sessions.core.matchers.matcher import Matcher
 from sessions.core.records import Record
 from sessions.turn_errors import TruncatedTurnError, TurnLimitError
 
@@ -34,17 +35,18 @@ class TreeHistory:
 
     is_tree = True
 
-    def __init__(self, max_nodes: int) -> None:
+    def __init__(self, max_nodes: int, matcher: Matcher = STRICT) -> None:
         """Have no turn.
 
         Args:
             max_nodes: How many turns there may be, 1 or more.
+            matcher: Says which messages are the same.
         """
         self._max_nodes = max_nodes
         self._nodes: list[Node] = []
         self._by_checkpoint: dict[Checkpoint, Node] = {}
         self._places: dict[Node, Place[Node]] = {}
-        self._index: MessageIndex[Node] = MessageIndex(_is_same, bucket_of)
+        self._index: MessageIndex[Node] = MessageIndex(matcher)
 
     @property
     def head(self) -> Checkpoint | None:
@@ -131,7 +133,3 @@ class TreeHistory:
         self._by_checkpoint[checkpoint] = node
         self._nodes.append(node)
         return []
-
-
-def _is_same(stored: JsonObject, sent: JsonObject) -> bool:
-    return stored is sent or difference_of(stored, sent) is None

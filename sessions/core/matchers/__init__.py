@@ -1,0 +1,1 @@
+"""Whether a message that a client sent is the one that its session holds."""

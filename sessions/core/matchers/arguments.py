@@ -1,0 +1,79 @@
+"""The arguments of a tool call by what they say, whatever text says it.
+
+Agents parse the arguments that a model wrote and write them again: keys in another order, other
+spaces, numbers in another form, or the object itself in place of its text. Two arguments say the
+same if they are objects with equal members; numbers are equal as decimals, exactly, and true is no
+number. Nothing, "" and {} are equal.
+
+What cannot be told so has no canonical form and is only equal to the very same value: a text that
+is no JSON object, one of two equal keys, `NaN`, `Infinity`.
+
+Spec: docs/sessions.md#matcher
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Final, NoReturn, TypeAlias
+
+from sessions.core.json_text import Json
+
+# Stands for arguments that are equal.
+SAME: Final = "(the same)"
+
+_Canonical: TypeAlias = tuple[object, ...]
+
+
+def canonical_of(arguments: Json) -> _Canonical | None:
+    """A value that is equal for arguments that say the same; None if they have no such form.
+
+    Args:
+        arguments: As in a message: a text, an object, or nothing.
+    """
+    try:
+        if isinstance(arguments, str) and arguments:
+            found = _parse(arguments)
+        else:
+            found = {} if arguments is None or arguments == "" else arguments
+        return _form_of(found) if isinstance(found, dict) else None
+    except (ValueError, InvalidOperation, RecursionError):
+        return None
+
+
+def _parse(text: str) -> Json:
+    return json.loads(
+        text,
+        parse_int=Decimal,
+        parse_float=Decimal,
+        parse_constant=_refuse,
+        object_pairs_hook=_object_of,
+    )
+
+
+def _form_of(value: Json) -> _Canonical:
+    """A value with its kind, so that 1 and true differ; members in order of their keys."""
+    if isinstance(value, dict):
+        return ("object", tuple((key, _form_of(value[key])) for key in sorted(value)))
+    if isinstance(value, list):
+        return ("array", tuple(map(_form_of, value)))
+    if isinstance(value, bool) or value is None:
+        return ("constant", value)
+    if isinstance(value, str):
+        return ("text", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        _refuse("not a finite number")
+    # A float's shortest text is the decimal that its sender wrote.
+    return ("number", Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
+
+
+def _object_of(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        _refuse("a key stands twice")
+    return found
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(what)

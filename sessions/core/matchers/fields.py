@@ -1,0 +1,104 @@
+"""Matchers that compare some fields of a message: strict, loose_tool_call, role_content_only.
+
+In each field None, "" and [] are equal; the `index` that streams put into tool calls is ignored,
+and `reasoning` counts as reasoning_content when that is missing (engines differ in the name). Other
+fields are ignored. Everything else is exact, white space and number types too, except that
+loose_tool_call compares the arguments of tool calls by what they say.
+
+Spec: docs/sessions.md#matcher
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from sessions.core.json_text import Json, JsonObject
+from sessions.core.matchers.arguments import SAME, canonical_of
+from sessions.core.matchers.comparison import compare
+from sessions.core.matchers.matcher import Difference
+
+
+class FieldMatcher:
+    """See the module docstring; implements `Matcher`."""
+
+    def __init__(self, *fields: str, reads_arguments: bool = False) -> None:
+        """Remember the rule.
+
+        Args:
+            fields: What is compared, in this order.
+            reads_arguments: The arguments of tool calls are compared by what they say.
+        """
+        self._fields = fields
+        self._reads_arguments = reads_arguments
+
+    def difference_of(self, stored: JsonObject, sent: JsonObject) -> Difference | None:
+        """See `Matcher`."""
+        for field in self._fields:
+            ours, theirs = stored.get(field), sent.get(field)
+            # Nearly all fields of a long history end here.
+            if ours and type(ours) is str and ours == theirs:
+                continue
+            ours, theirs = _value_of(stored, field), _value_of(sent, field)
+            if self._reads_arguments and field == "tool_calls":
+                ours, theirs = _with_equal_arguments(ours, theirs)
+            found = compare(field, ours, theirs)
+            if found is not None:
+                return found
+        return None
+
+    def bucket_of(self, message: JsonObject) -> Hashable:
+        """See `Matcher`: role and text, which all of these compare."""
+        role, content = message.get("role"), message.get("content")
+        return (
+            role if isinstance(role, str) else "",
+            content if isinstance(content, str) else bool(content) or "",
+        )
+
+
+STRICT: Final = FieldMatcher("role", "content", "reasoning_content", "tool_calls")
+LOOSE_TOOL_CALL: Final = FieldMatcher(
+    "role", "content", "reasoning_content", "tool_calls", reads_arguments=True
+)
+ROLE_CONTENT_ONLY: Final = FieldMatcher("role", "content")
+
+
+def _value_of(message: JsonObject, field: str) -> Json:
+    value = message.get(field)
+    if field == "reasoning_content" and not value:
+        value = message.get("reasoning")
+    if value in ("", []):
+        return None
+    if field == "tool_calls" and isinstance(value, list):
+        return [_without_index(call) for call in value]
+    return value
+
+
+def _without_index(call: Json) -> Json:
+    if isinstance(call, dict) and "index" in call:
+        return {key: value for key, value in call.items() if key != "index"}
+    return call
+
+
+def _with_equal_arguments(stored: Json, sent: Json) -> tuple[Json, Json]:
+    """Two lists of tool calls, the arguments of calls that pair told alike if they say the same."""
+    if not isinstance(stored, list) or not isinstance(sent, list):
+        return stored, sent
+    ours, theirs = list(stored), list(sent)
+    for index, pair in enumerate(zip(stored, sent, strict=False)):
+        if all(map(_is_call, pair)) and _say_the_same(*pair):
+            ours[index], theirs[index] = map(_with_same_arguments, pair)
+    return ours, theirs
+
+
+def _is_call(call: Json) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("function"), dict)
+
+
+def _say_the_same(one: JsonObject, other: JsonObject) -> bool:
+    form = canonical_of(one["function"].get("arguments"))
+    return form is not None and form == canonical_of(other["function"].get("arguments"))
+
+
+def _with_same_arguments(call: JsonObject) -> JsonObject:
+    return {**call, "function": {**call["function"], "arguments": SAME}}

@@ -1,0 +1,42 @@
+import pytest
+
+from sessions.core.json_text import Json
+from sessions.core.matchers.arguments import canonical_of
+
+
+@pytest.mark.parametrize("empty", [None, "", {}, "{}", " {}"])
+def test_no_arguments_have_one_form(empty: Json):
+    assert canonical_of(empty) == canonical_of({}) is not None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "x",
+        "[]",
+        "null",
+        " ",
+        '{"a":1,"a":1}',
+        '{"a":NaN}',
+        '{"a":-Infinity}',
+        {"a": float("nan")},
+        ["a"],
+        1,
+        True,
+        False,
+        "{" * 5000,
+    ],
+)
+def test_what_is_no_object_or_not_clear_has_no_form(arguments: Json):
+    assert canonical_of(arguments) is None
+
+
+def test_the_forms_of_true_and_one_differ_wherever_they_stand():
+    assert canonical_of({"a": [True]}) != canonical_of({"a": [1]})
+    assert canonical_of({"a": False}) != canonical_of({"a": 0})
+
+
+def test_a_float_is_the_decimal_that_its_sender_wrote():
+    assert canonical_of({"a": 1e22}) == canonical_of('{"a": 10000000000000000000000}')
+    assert canonical_of({"a": 0.1}) == canonical_of('{"a": 0.1}')
+    assert canonical_of({"a": -0.0}) == canonical_of('{"a": 0}')
