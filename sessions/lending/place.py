@@ -18,9 +18,11 @@ class Place:
     Attributes:
         shard: Its index.
         key: Claim key that is reserved for the shard meanwhile, or b"".
+        is_newcomer: The request names no session that anybody has.
         is_final: The shard must serve it: nobody else is asked (lending rule 14).
     """
 
     shard: int
     key: bytes = b""
+    is_newcomer: bool = False
     is_final: bool = False

@@ -75,10 +75,12 @@ class ClaimTable:
         self._live[key] = shard
         return Granted()
 
-    def release(self, key: bytes, shard: int) -> None:
-        """Drop a claim if this shard holds it."""
-        if self._live.get(key) == shard:
+    def release(self, key: bytes, shard: int) -> bool:
+        """Drop a claim if this shard holds it; whether it did."""
+        is_held = self._live.get(key) == shard
+        if is_held:
             del self._live[key]
+        return is_held
 
     def reserve(self, key: bytes, shard: int) -> None:
         """Keep a key for a shard that `find` gave, or for any if it gave none, once more."""

@@ -11,6 +11,8 @@ Spec: docs/lending.md#router
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -24,6 +26,7 @@ from sessions.errors import (
     draining_error,
     starting_error,
 )
+from sessions.lending.board import Row
 from sessions.lending.connection import Connection
 from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.lending.place import Place
@@ -52,6 +55,7 @@ class Dispatch:
     Attributes:
         links: Of the shards that said HELLO, by index.
         claims: What shards claimed.
+        counts_claims: Whether sessions are claimed, so that the board need not be asked for them.
         cause: Why the group is dying, or "".
     """
 
@@ -64,7 +68,9 @@ class Dispatch:
         """
         self.links: dict[int, ShardLink] = {}
         self.claims = ClaimTable()
+        self.counts_claims = False
         self.cause = ""
+        self._turns = itertools.count(1)  # of choices among shards
         self._is_leaving = is_leaving
         self._shards = shards
         self._ready: list[ShardLink] = []  # every link by index, once all said HELLO
@@ -111,11 +117,13 @@ class Dispatch:
         """Take no further request."""
         self._is_draining = True
 
-    def refresh(self, sessions_of: Callable[[int], int]) -> None:
-        """Take the open sessions of each shard from the board."""
+    def refresh(self, row_of: Callable[[int], Row]) -> None:
+        """Take the open sessions of each shard from the board, unless claims tell of them."""
+        if self.counts_claims:
+            return
         for link in self._ready:
-            link.sessions = sessions_of(link.index)
-            link.newcomers = 0
+            row = row_of(link.index)
+            link.load.refresh(row.sessions, time.monotonic() - row.beat_age_s)
 
     # --- what the front calls
 
@@ -129,7 +137,7 @@ class Dispatch:
             ShardGoneError: The owner died, and the group goes on without it.
         """
         link: ShardLink | None
-        key = b""
+        key, is_newcomer = b"", False
         if self.cause:
             raise dying_error(self.cause)
         if self._is_draining:
@@ -137,7 +145,7 @@ class Dispatch:
         if not self._ready:
             raise starting_error()
         if named is None:
-            link = self._newcomers_shard()
+            link, is_newcomer = self._newcomers_shard(), True
         elif named.kind.ownership is _HASH:
             link = self._ready[owner_of(named.key, self._shards)]
             if not link.is_alive:
@@ -146,16 +154,20 @@ class Dispatch:
             # Without a holder the session ended, or never was: any shard says so, or opens it.
             kind = named.kind
             key = claim_key(kind.name, named.key)
-            link = self._holder_of(key, kind.name) or self._newcomers_shard()
+            link = self._holder_of(key, kind.name)
+            if link is None:
+                link, is_newcomer = self._newcomers_shard(), True
             if kind.cookie is None:
                 key = b""  # heads of such kinds name what is open, or was
         if link.channel.is_over_limit:
             raise behind_error(link)
-        return Place(shard=link.index, key=key) if key else link.place
+        if key:
+            return Place(shard=link.index, key=key, is_newcomer=is_newcomer)
+        return link.newcomers_place if is_newcomer else link.place
 
     def _newcomers_shard(self) -> ShardLink:
         link = least_loaded([n for n in self._alive if not n.channel.is_over_limit] or self._alive)
-        link.newcomers += 1
+        link.load.last_turn = next(self._turns)
         return link
 
     def _holder_of(self, key: bytes, kind: str = "") -> ShardLink | None:
@@ -182,6 +194,8 @@ class Dispatch:
         needs_descriptor = slot.lend(shard)
         link.loans[slot.number] = Loan(connection=connection, place=place, head=head)
         flags = _DESCRIPTOR if needs_descriptor else 0
+        if place.is_newcomer:
+            link.load.arrive()
         if place.is_final:
             flags |= _FINAL
         if place.key:
@@ -212,9 +226,13 @@ class Dispatch:
                 self._end_loan(link, number)
 
     def _end_loan(self, link: ShardLink, number: int) -> None:
-        loan = link.loans.pop(number)
-        if loan.place.key:
-            self.claims.unreserve(loan.place.key, link.index)
+        place = link.loans.pop(number).place
+        if place.key:
+            self.claims.unreserve(place.key, link.index)
+        if place.is_newcomer:
+            link.load.leave()
+            if not self.counts_claims:
+                link.load.note_end(time.monotonic())
 
     # --- what a channel calls
 
@@ -257,13 +275,14 @@ class Dispatch:
         connection = loan.connection
         connection.slot.take_back(link.index, kept=True)
         try:
-            holder = self._holder_of(key) or link
+            found = self._holder_of(key)
+            holder = found or link
             if holder.channel.is_over_limit:
                 raise behind_error(holder)
         except (ShardGoneError, OverloadedError) as error:
             connection.answer_refused(error, loan.head, request)
             return
-        place = Place(shard=holder.index, key=key, is_final=True)
+        place = Place(shard=holder.index, key=key, is_newcomer=found is None, is_final=True)
         self.lend(connection, place, loan.head, request)
 
     def _on_wish(self, link: ShardLink, message: Message) -> None:
@@ -278,7 +297,8 @@ class Dispatch:
         elif kind == Kind.CLAIM and len(key) == CLAIM_KEY_BYTES:
             self._grant_claim(link, key, message.generation)
         elif kind == Kind.UNCLAIM and len(key) == CLAIM_KEY_BYTES:
-            self.claims.release(key, link.index)
+            if self.claims.release(key, link.index):
+                link.load.close()
         else:
             raise LocalProtocolError(f"message of kind {kind} from shard {link.index}")
 
@@ -289,8 +309,11 @@ class Dispatch:
             # It may have been given up before this was asked, by a word that is still unread.
             self.links[answer.shard].channel.read_pending()
             answer = self.claims.claim(key, link.index)
-        holder = answer.shard if isinstance(answer, HeldBy) else link.index
-        word = Claimed.HELD if isinstance(answer, HeldBy) else Claimed.GRANTED
+        if isinstance(answer, HeldBy):
+            holder, word = answer.shard, Claimed.HELD
+        else:
+            link.load.open()
+            holder, word = link.index, Claimed.GRANTED
         link.channel.send(Message(Kind.CLAIMED, word, holder, 0, request, b""))
 
     def _grant_release(self, link: ShardLink, number: int) -> None:

@@ -31,7 +31,7 @@ from sessions.router.last_words import speak_last_words
 from sessions.router.shards import ShardLink
 from sessions.router.stuck_shards import answer_for_stuck_shards
 from sessions.routing.kind_text import kinds_of_text
-from sessions.routing.kinds import SessionKind
+from sessions.routing.kinds import Ownership, SessionKind
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class _Router:
         board = self._group.board
         while True:
             self._life.beat(sessions=len(self._dispatch.claims))
-            self._dispatch.refresh(lambda index: board.read_row(board.row_of_shard(index)).sessions)
+            self._dispatch.refresh(lambda index: board.read_row(board.row_of_shard(index)))
             await asyncio.sleep(_BEAT_S)
 
     # --- shards come
@@ -147,6 +147,7 @@ class _Router:
         if len(self._dispatch.links) > 1 and kinds != self._front.kinds:
             self._life.fail_boot(f"shard {index} has other kinds of sessions than another shard")
         self._front.kinds = kinds
+        self._dispatch.counts_claims = any(kind.ownership is Ownership.CLAIM for kind in kinds)
 
     def on_lost_stranger(self, channel: Channel) -> None:
         """A channel ended before its HELLO."""

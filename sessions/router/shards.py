@@ -1,10 +1,9 @@
 """The router's view of its shards: one link per shard, and which of them to choose.
 
 A `ShardLink` has the channel, the pidfd and the exchanges that the shard has now. `least_loaded`
-spreads requests that name no session: by open sessions as the board tells them, and what was sent
-since, for a board that is up to a second old.
+spreads requests that name no session, by the load of each.
 
-Spec: docs/architecture.md#router
+Spec: docs/routing.md#placement
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from sessions.lending.channel import Channel
 from sessions.lending.connection import Connection
 from sessions.lending.place import Place
+from sessions.router.load import Load
 from sessions.wire.head import Head
 
 
@@ -39,9 +39,9 @@ class ShardLink:
         loans: By slot number.
         is_alive: Until its pidfd says otherwise.
         copies: Connections that were lent there and may be parked there, by slot number.
-        sessions: Open sessions as the board told at the last refresh.
-        newcomers: Requests without a session sent there since.
+        load: What placement compares.
         place: Of a request that it serves without more ado.
+        newcomers_place: Of one that names no session.
     """
 
     index: int
@@ -51,15 +51,16 @@ class ShardLink:
     loans: dict[int, Loan] = field(default_factory=dict)
     copies: dict[int, Connection] = field(default_factory=dict)
     is_alive: bool = True
-    sessions: int = 0
-    newcomers: int = 0
+    load: Load = field(default_factory=Load)
     place: Place = field(init=False)
+    newcomers_place: Place = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what every choice of this shard shares."""
         self.place = Place(shard=self.index)
+        self.newcomers_place = Place(shard=self.index, is_newcomer=True)
 
 
 def least_loaded(links: Sequence[ShardLink]) -> ShardLink:
-    """The link with the fewest sessions and newcomers, the lowest index among equals."""
-    return min(links, key=lambda link: link.sessions + link.newcomers)
+    """The link with the smallest load; among equals the one that was chosen least recently."""
+    return min(links, key=lambda link: (link.load.count, link.load.last_turn))

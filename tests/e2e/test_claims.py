@@ -19,6 +19,7 @@ from tests.support.waiting import wait_until_async
 
 SHARDS = 4
 APP = "tests.support.claiming_app:ClaimingApp"
+VISITED = "tests.support.claiming_app:VisitedApp"
 CONTINUE = {"SESSIONS_ON_SHARD_EXIT": "continue"}
 UNCLAIMED = Path(__file__).parent.parent / "support" / "unclaimed_conf.py"
 AT_ONCE = 16
@@ -142,6 +143,24 @@ async def test_exactly_one_of_many_claimants_wins(groups: Groups):
         assert Counter(reply.status for reply in replies) == {200: 1, 409: 19}
         (winner,) = [told(reply)["pid"] for reply in replies if reply.status == 200]
         assert told(await ask(group, "/call", claim=name))["pid"] == winner
+
+
+async def test_sessions_that_last_are_spread_evenly_over_one_kept_connection(groups: Groups):
+    """Each is claimed before the next one comes, so the router knows of all."""
+    group = groups.start(shards=SHARDS, app=APP)
+    holders: Counter[int] = Counter()
+    async with open_raw(group.address) as client:
+        for number in range(82):
+            request = request_bytes("POST", "/claim", [("x-key", f"kept-{number}")])
+            holders[told(await client.ask(request))["pid"]] += 1
+    assert sorted(holders.values()) == [20, 20, 21, 21]
+
+
+async def test_requests_that_open_nothing_go_to_the_shards_in_turn(groups: Groups):
+    group = groups.start(shards=SHARDS, app=APP)
+    async with open_raw(group.address) as client:
+        where = [told(await client.ask(request_bytes("GET", "/where")))["pid"] for _ in range(40)]
+    assert Counter(where) == Counter(dict.fromkeys(shard_pids(group), 10))
 
 
 async def test_only_the_holder_releases(groups: Groups):
@@ -305,7 +324,7 @@ async def race(group: RunningGroup, request: bytes, clients: int = 20) -> list[d
 @pytest.mark.parametrize("by", ["body", "cookie"])
 @pytest.mark.parametrize("shards", [1, SHARDS])
 async def test_many_that_open_a_session_at_once_meet_in_one(groups: Groups, shards: int, by: str):
-    group = groups.start(shards=shards, app=APP)
+    group = groups.start(shards=shards, app=APP if by == "body" else VISITED)
     opened: dict[int, int] = {}
     for number in range(20):
         name = f"met-{number}"

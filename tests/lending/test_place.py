@@ -7,4 +7,6 @@ from sessions.lending.place import Place
 
 def test_a_place_reserves_nothing_and_may_be_referred_unless_it_says_so() -> None:
     place = Place(shard=3)
-    assert (place.shard, place.key, place.is_final) == (3, b"", False)
+    assert (place.shard, place.key) == (3, b"")
+    assert not place.is_newcomer
+    assert not place.is_final

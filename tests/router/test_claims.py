@@ -34,10 +34,11 @@ def test_a_second_claim_is_refused_and_the_first_survives(table: ClaimTable, cla
 
 
 def test_only_the_holder_releases(table: ClaimTable) -> None:
-    table.release(KEY, 2)
-    table.release(OTHER, 1)
+    assert not table.release(KEY, 2)
+    assert not table.release(OTHER, 1)
     assert table.find(KEY) == Holder(1, LIVE)
-    table.release(KEY, 1)
+    assert table.release(KEY, 1)
+    assert not table.release(KEY, 1)
     assert table.find(KEY) is None
     assert len(table) == 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from sessions.episode_errors import McpSessionGoneError
@@ -13,6 +15,7 @@ from sessions.errors import (
     OverloadedError,
     ShardGoneError,
 )
+from sessions.lending.board import Phase, Row
 from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.lending.place import Place
 from sessions.lending.slots import SlotState
@@ -74,25 +77,102 @@ def test_a_session_goes_to_the_shard_that_its_id_hashes_to(dispatch: Dispatch) -
     for number in range(200):
         session_id = f"session-{number}"
         assert dispatch.choose(named(session_id)).shard == owner_of(session_id, SHARDS)
-    assert all(link.newcomers == 0 for link in dispatch.links.values())
+    assert not any(dispatch.choose(owned_by(index)).is_newcomer for index in range(SHARDS))
+
+
+def show(dispatch: Dispatch, *sessions: int, age_s: float = 0.0) -> None:
+    """The board says how many sessions are open."""
+
+    def row_of(index: int) -> Row:
+        number = sessions[index] if sessions else 0
+        return Row(phase=Phase.READY, pid=1, beat_age_s=age_s, sessions=number, requests=0)
+
+    dispatch.refresh(row_of)
+
+
+def arrive(
+    dispatch: Dispatch, count: int, named: Named | None = None
+) -> tuple[list[int], list[FakeConnection]]:
+    """Lend requests to whom is chosen; the shards, and the connections."""
+    connections = [FakeConnection(100 + next(_numbers)) for _ in range(count)]
+    shards = []
+    for connection in connections:
+        place = dispatch.choose(named)
+        dispatch.lend(connection.real, place, HEAD, PAYLOAD)
+        shards.append(place.shard)
+    return shards, connections
+
+
+_numbers = itertools.count()
 
 
 def test_requests_without_a_session_are_spread_over_equal_shards(dispatch: Dispatch) -> None:
+    assert arrive(dispatch, 8)[0] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert [dispatch.choose(None).shard for _ in range(8)] == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
 def test_requests_without_a_session_go_to_the_shard_with_the_fewest(dispatch: Dispatch) -> None:
-    dispatch.refresh(lambda index: [9, 3, 9, 5][index])
-    assert [dispatch.choose(None).shard for _ in range(5)] == [1, 1, 1, 3, 1]
-    dispatch.refresh(lambda index: [9, 9, 0, 9][index])
+    show(dispatch, 9, 3, 9, 5)
+    assert arrive(dispatch, 5)[0] == [1, 1, 3, 1, 3]
+    show(dispatch, 9, 9, 0, 9)
     assert dispatch.choose(None).shard == 2
 
 
-def test_newcomers_are_counted_since_the_board_was_read(dispatch: Dispatch) -> None:
-    """By then the board has them as sessions, if they became some."""
-    assert [dispatch.choose(None).shard for _ in range(2)] == [0, 1]
-    dispatch.refresh(lambda _index: 0)
-    assert dispatch.choose(None).shard == 0
+def test_a_request_that_ended_counts_until_the_board_can_have_its_session(
+    dispatch: Dispatch,
+) -> None:
+    shards, connections = arrive(dispatch, 2)
+    for shard, connection in zip(shards, connections, strict=True):
+        dispatch.on_message(dispatch.links[shard], back(connection))
+    show(dispatch, age_s=100.0)
+    assert arrive(dispatch, 2)[0] == [2, 3]
+    show(dispatch, 1, 0, 2, 2)
+    assert dispatch.choose(None).shard == 1
+
+
+def test_claims_count_as_soon_as_they_are_there_and_the_board_does_not(
+    dispatch: Dispatch,
+) -> None:
+    dispatch.counts_claims = True
+    show(dispatch, 9, 9, 0, 9)
+    for number in range(3):
+        claim(dispatch, 0, f"a-{number}", number)
+    claim(dispatch, 1, "b")
+    assert arrive(dispatch, 5)[0] == [2, 3, 1, 2, 3]
+    word = Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of("a-0"))
+    for _ in range(2):
+        dispatch.on_message(dispatch.links[0], word)
+    assert arrive(dispatch, 4)[0] == [0, 1, 2, 3]
+
+
+def test_a_claim_takes_the_place_of_the_request_that_made_it(dispatch: Dispatch) -> None:
+    dispatch.counts_claims = True
+    (shard,), (connection,) = arrive(dispatch, 1)
+    claim(dispatch, shard)
+    assert dispatch.links[shard].load.count == 1
+    dispatch.on_message(dispatch.links[shard], back(connection))
+    assert dispatch.links[shard].load.count == 1
+    claim(dispatch, shard)
+    assert dispatch.links[shard].load.count == 1, "refused: it is held"
+    dispatch.on_message(dispatch.links[shard], Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of()))
+    assert dispatch.links[shard].load.count == 0
+
+
+@pytest.mark.parametrize("counts_claims", [False, True])
+@pytest.mark.parametrize("ends", ["back", "gone"])
+def test_a_request_counts_while_it_is_lent(
+    dispatch: Dispatch, ends: str, *, counts_claims: bool
+) -> None:
+    dispatch.counts_claims = counts_claims
+    (shard,), (connection,) = arrive(dispatch, 1)
+    assert dispatch.links[shard].load.count == 1
+    if ends == "back":
+        dispatch.on_message(dispatch.links[shard], back(connection))
+    else:
+        dispatch.forget(connection.real)
+    assert dispatch.links[shard].load.count == (0 if counts_claims else 1)
+    show(dispatch)
+    assert dispatch.links[shard].load.count == 0
 
 
 @pytest.mark.parametrize("missing", range(SHARDS))
@@ -145,7 +225,7 @@ def test_an_owner_that_is_behind_refuses_for_now(dispatch: Dispatch) -> None:
 def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
     dispatch: Dispatch,
 ) -> None:
-    dispatch.refresh(lambda index: [0, 9, 9, 9][index])
+    show(dispatch, 0, 9, 9, 9)
     channel_of(dispatch.links[0]).is_over_limit = True
     assert dispatch.choose(None).shard == 1
     for link in dispatch.links.values():
@@ -157,7 +237,7 @@ def test_a_shard_that_is_behind_gets_no_request_that_another_can_serve(
 def test_the_group_goes_on_without_a_buried_shard(dispatch: Dispatch) -> None:
     dead = dispatch.links[1]
     dispatch.lend(FakeConnection(5).real, dispatch.links[1].place, HEAD, PAYLOAD)
-    dispatch.refresh(lambda index: [5, 0, 5, 5][index])
+    show(dispatch, 5, 0, 5, 5)
     dispatch.bury(dead)
     assert not dead.copies
     assert dispatch.alive_count == SHARDS - 1
@@ -396,8 +476,7 @@ def test_a_claim_that_was_given_up_in_a_word_still_unread_is_granted(dispatch: D
 def test_a_session_that_nobody_claims_goes_to_the_least_loaded(dispatch: Dispatch) -> None:
     assert [dispatch.choose(episode()).shard for _ in range(4)] == [0, 1, 2, 3]
     claim(dispatch, 3, "other")
-    assert [dispatch.choose(episode("other")).shard for _ in range(3)] == [3, 3, 3]
-    assert dispatch.links[3].newcomers == 1
+    assert [dispatch.choose(episode("other")) for _ in range(3)] == [Place(shard=3)] * 3
 
 
 def test_a_session_of_mcp_of_a_dead_shard_is_not_found(dispatch: Dispatch) -> None:
@@ -467,6 +546,7 @@ def test_a_request_that_nobody_holds_is_lent_for_good_where_it_came_from(
     refer(dispatch, connection, 1)
     lent = channel_of(dispatch.links[1]).messages[-1]
     assert lent == Message(Kind.LEND, FOR_GOOD, 5, BODY_HEAD.size, 2, key_of() + PAYLOAD)
+    assert dispatch.links[1].loans[5].place.is_newcomer
 
 
 def test_a_request_whose_holder_died_is_answered(dispatch: Dispatch) -> None:
@@ -524,16 +604,17 @@ def environment(name: str = "s1") -> Named:
 
 def test_who_names_a_session_that_is_being_opened_goes_where_it_is(dispatch: Dispatch) -> None:
     key = claim_key(ENVIRONMENTS.name, "s1")
-    dispatch.refresh(lambda index: [9, 9, 0, 9][index])
+    show(dispatch, 9, 9, 0, 9)
     place = dispatch.choose(environment())
-    assert place == Place(shard=2, key=key)
+    assert place == Place(shard=2, key=key, is_newcomer=True)
     connection = FakeConnection(5)
     dispatch.lend(connection.real, place, HEAD, PAYLOAD)
     (lent,) = channel_of(dispatch.links[2]).messages
+    assert dispatch.links[2].load.count == 1
     flags = LendFlag.RESERVED | LendFlag.DESCRIPTOR
     assert lent == Message(Kind.LEND, flags, 5, HEAD.size, 1, key + PAYLOAD)
-    dispatch.refresh(lambda index: [0, 9, 9, 9][index])
-    assert dispatch.choose(environment()) == place
+    show(dispatch, 0, 9, 9, 9)
+    assert dispatch.choose(environment()) == Place(shard=2, key=key)
     assert dispatch.choose(environment("other")).shard == 0
     dispatch.on_message(dispatch.links[2], back(connection))
     assert dispatch.choose(environment()).shard == 0
@@ -542,7 +623,7 @@ def test_who_names_a_session_that_is_being_opened_goes_where_it_is(dispatch: Dis
 def test_what_a_session_is_held_by_is_kept_while_somebody_names_it(dispatch: Dispatch) -> None:
     """It may end while a request is on its way that opens it again."""
     key = claim_key(ENVIRONMENTS.name, "s1")
-    dispatch.claims.claim(key, 3)
+    dispatch.on_message(dispatch.links[3], Message(Kind.CLAIM, 0, 0, 0, 1, key))
     connection = FakeConnection(5)
     dispatch.lend(connection.real, dispatch.choose(environment()), HEAD, PAYLOAD)
     dispatch.on_message(dispatch.links[3], Message(Kind.UNCLAIM, 0, 0, 0, 0, key))
@@ -554,7 +635,7 @@ def test_what_a_session_is_held_by_is_kept_while_somebody_names_it(dispatch: Dis
 def test_a_session_that_servers_name_is_kept_for_nobody(dispatch: Dispatch) -> None:
     """A call of an ended attempt must not stand in the way of who claims it anew."""
     place = dispatch.choose(episode())
-    assert place == Place(shard=0)
+    assert place == Place(shard=0, is_newcomer=True)
     dispatch.lend(FakeConnection(5).real, place, HEAD, PAYLOAD)
     assert claim(dispatch, 2).argument == Claimed.GRANTED
 

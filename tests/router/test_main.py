@@ -207,6 +207,20 @@ async def test_the_router_beats_and_sends_newcomers_where_few_sessions_are(
     assert not shards[0].end.messages
 
 
+async def test_where_sessions_are_claimed_the_board_is_not_asked_for_them(
+    stage: RouterStage,
+) -> None:
+    shards = [await stage.shard(index, (ROLLOUT, MCP_SESSIONS)) for index in range(SHARDS)]
+    await wait_until_async(lambda: stage.life.is_ready, "the router to be ready")
+    stage.group.board.beat(0, sessions=5)
+    beats = len(stage.life.beats)
+    await wait_until_async(lambda: len(stage.life.beats) > beats, "a beat")
+    client = await stage.client()
+    await client.send(GET)
+    await shards[0].loan()
+    assert not shards[1].end.messages
+
+
 # --- stop
 
 

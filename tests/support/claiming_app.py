@@ -55,7 +55,7 @@ def key_of(name: str, kind: SessionKind = KIND) -> bytes:
 class ClaimingApp:
     """See the module docstring."""
 
-    session_kinds = (KIND, VISITS)
+    session_kinds: tuple[SessionKind, ...] = (KIND, VISITS)
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -126,6 +126,12 @@ class ClaimingApp:
             self._claims.release(key_of(name))
             return {"pid": os.getpid()}
         raise UnknownPathError("no such route")
+
+
+class VisitedApp(ClaimingApp):
+    """The same with visits alone, whose cookies name their sessions."""
+
+    session_kinds: tuple[SessionKind, ...] = (VISITS,)
 
 
 class EchoApp:
