@@ -88,6 +88,8 @@ class Settings:
     tito_family: str = "auto"
     mode: str = "linear"
     max_tree_turns: int = 1024
+    sample_picker: str = ""
+    sample_post_processor: str = ""
     max_turns: int = 0
     max_session_tokens: int = 0
     matcher: str = "strict"

@@ -8,8 +8,8 @@ Spec: docs/sessions.md#client
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 import httpx
 
@@ -57,13 +57,13 @@ class AsyncSessionClient:
         """Close the connections."""
         await self._http.aclose()
 
-    async def create(self) -> Session:
-        """Create a session.
+    async def create(self, options: Mapping[str, Any] | None = None) -> Session:
+        """Create a session; arguments as of `SessionClient.create`.
 
         Raises:
             SessionsClientError: As `SessionClient.create`.
         """
-        return await self._carry(create_call())
+        return await self._carry(create_call(options))
 
     async def records(
         self,
@@ -82,13 +82,18 @@ class AsyncSessionClient:
             records_call(session_id, turns=turns, fields=fields, has_replay=has_replay)
         )
 
-    async def samples(self, session_id: str, max_seq_len: int | None = None) -> Samples:
+    async def samples(
+        self,
+        session_id: str,
+        max_seq_len: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Samples:
         """The session as training samples; arguments as of `SessionClient.samples`.
 
         Raises:
             SessionsClientError: As `SessionClient.samples`.
         """
-        return await self._carry(samples_call(session_id, max_seq_len))
+        return await self._carry(samples_call(session_id, max_seq_len, metadata))
 
     async def delete(self, session_id: str) -> None:
         """Delete the session.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
 from sessions.client.answers import (
@@ -53,9 +53,9 @@ class Call(Generic[T]):
     lost: Callable[[str], SessionsClientError] = UnreachableError
 
 
-def create_call() -> Call[Session]:
-    """Create a session."""
-    return Call(method="POST", path="/sessions", parse=parse_session)
+def create_call(options: Mapping[str, Any] | None = None) -> Call[Session]:
+    """Create a session; see `SessionClient.create`."""
+    return Call(method="POST", path="/sessions", parse=parse_session, body=_body_of(options or {}))
 
 
 def records_call(
@@ -78,9 +78,14 @@ def records_call(
     )
 
 
-def samples_call(session_id: str, max_seq_len: int | None = None) -> Call[Samples]:
-    """Make the samples of a session."""
-    body = b"" if max_seq_len is None else json.dumps({"max_seq_len": max_seq_len}).encode()
+def samples_call(
+    session_id: str,
+    max_seq_len: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call[Samples]:
+    """Make the samples of a session; see `SessionClient.samples`."""
+    told = {"max_seq_len": max_seq_len, "metadata": metadata}
+    body = _body_of({name: value for name, value in told.items() if value is not None})
     path = f"{_path_of(session_id)}/samples"
     return Call(method="POST", path=path, parse=parse_samples, body=body)
 
@@ -94,6 +99,10 @@ def check_call(url: str) -> Call[Health]:
     """Ask the group at this address for its health; if not healthy it is an UnhealthyError."""
     parse = partial(parse_healthy, url=url)
     return Call(method="GET", path="/healthz", parse=parse, lost=UnhealthyError)
+
+
+def _body_of(members: Mapping[str, Any]) -> bytes:
+    return json.dumps(dict(members)).encode() if members else b""
 
 
 def _path_of(session_id: str) -> str:

@@ -59,6 +59,7 @@ class Sample:
         cached_tokens: Sum over the turns.
         total_prompt_tokens: Sum over the turns.
         metadata: `lifecycle` and what else the server tells.
+        reward: As assigned; None if none was.
     """
 
     tokens: NDArray[np.int64]
@@ -73,6 +74,7 @@ class Sample:
     cached_tokens: int
     total_prompt_tokens: int
     metadata: dict[str, Any]
+    reward: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,9 +82,9 @@ class Samples:
     """The samples of a session.
 
     Attributes:
-        samples: One, or none.
+        samples: One for each leaf that was picked; of a linear session one or none.
         session_metadata: As of the session's records.
-        empty_reason: `no_records` or `all_truncated`; None if there is a sample.
+        empty_reason: `no_records`, `all_truncated` or `none_picked`; None if there is a sample.
     """
 
     samples: list[Sample]
@@ -166,6 +168,7 @@ def _sample_of(index: int, members: object, tensors: dict[str, NDArray[Any]]) ->
         **{name: members[name] for name in _MEMBERS if name not in ("nulls", "prefix_cache_info")},
         cached_tokens=counts[0],
         total_prompt_tokens=counts[1],
+        reward=members.get("reward"),
     )
 
 

@@ -9,8 +9,8 @@ Spec: docs/sessions.md#client
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 import httpx
 
@@ -64,15 +64,19 @@ class SessionClient:
         """Close the connections."""
         self._http.close()
 
-    def create(self) -> Session:
+    def create(self, options: Mapping[str, Any] | None = None) -> Session:
         """Create a session.
+
+        Args:
+            options: What it shall be like, JSON: `mode`, `sampling` and others; the rest is as the
+                server's settings say.
 
         Raises:
             UnreachableError: No answer came; a session may have been created all the same.
             StatusError: The server refused; UnavailableError while it starts or drains.
             UnusableReplyError: What answered is no sessile server.
         """
-        return self._carry(create_call())
+        return self._carry(create_call(options))
 
     def records(
         self,
@@ -102,12 +106,19 @@ class SessionClient:
             records_call(session_id, turns=turns, fields=fields, has_replay=has_replay)
         )
 
-    def samples(self, session_id: str, max_seq_len: int | None = None) -> Samples:
+    def samples(
+        self,
+        session_id: str,
+        max_seq_len: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Samples:
         """The session as training samples; it stays as it is.
 
         Args:
             session_id: Its id.
             max_seq_len: The most tokens that a sample may have; None for no limit.
+            metadata: What the caller knows of it, JSON; merged into the samples' metadata, and its
+                `reward` is theirs, unless the server has other hooks.
 
         Raises:
             UnreachableError: No whole answer came.
@@ -116,7 +127,7 @@ class SessionClient:
             StatusError: The server refused; 422 if no sample can be made, `details.code` says why.
             UnusableReplyError: What answered is no sessile server.
         """
-        return self._carry(samples_call(session_id, max_seq_len))
+        return self._carry(samples_call(session_id, max_seq_len, metadata))
 
     def delete(self, session_id: str) -> None:
         """Delete the session; a generation in flight still gets its reply, unrecorded.

@@ -40,8 +40,9 @@ from sessions.core.replies import (
 )
 from sessions.core.retry_marks import marks_of
 from sessions.core.running_turns import RunningTurns
-from sessions.core.samples.assembly import TurnSample
-from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
+from sessions.core.samples.default_hooks import DEFAULT_HOOKS
+from sessions.core.samples.hooks import SampleHooks
+from sessions.core.samples.samples_reply import SampleWork, blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import parse_samples_request
 from sessions.core.sampling import with_sampling
 from sessions.core.session import Session
@@ -83,6 +84,7 @@ class CoreRules:
         replay_budget_bytes: Stored replay from which on no session is opened.
         ingest_budget_bytes: Bytes of replies in flight from which on others wait.
         session: What a session is opened with unless its client says otherwise.
+        hooks: Choose and finish samples.
     """
 
     keepalive_s: float
@@ -91,6 +93,7 @@ class CoreRules:
     replay_budget_bytes: int
     ingest_budget_bytes: int
     session: SessionOptions = DEFAULT_OPTIONS
+    hooks: SampleHooks = DEFAULT_HOOKS
 
 
 class SessionCore:
@@ -136,6 +139,7 @@ class SessionCore:
         self._turnstile = Turnstile()
         self.turns = RunningTurns()
         self._metadata = SessionMetadata(prompts)
+        self._samples = SampleWork(prompts=prompts, hooks=rules.hooks, turnstile=self._turnstile)
         self.ingest = IngestBudget(rules.ingest_budget_bytes)
         self._replay_budget = ReplayBudget(replay, rules.replay_budget_bytes)
         self.asking = Asking(engine=engine, replay=replay, budget=self.ingest)
@@ -243,16 +247,15 @@ class SessionCore:
         wanted = parse_samples_request(request.body)
         history = session.history
         nodes = history.nodes
-        turns = [TurnSample(ids=n.checkpoint.ids, facts=n.checkpoint.facts) for n in nodes]
-        with pin(blobs_in(turns)) as pins:
+        with pin(blobs_in(nodes)) as pins:
             metadata = await self._metadata.read(session, nodes)
             return await samples_reply_of(
-                turns,
+                nodes,
                 metadata,
                 wanted,
-                prompts=self._prompts,
+                work=self._samples,
+                told_of=self._metadata.teller_of(session),
                 pins=pins,
-                turnstile=self._turnstile,
             )
 
     def delete(self, session_id: str) -> Response:

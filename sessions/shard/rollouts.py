@@ -29,6 +29,8 @@ from sessions.core.headers import EngineHeaders
 from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
 from sessions.core.routes import Operation, Route, route_of
+from sessions.core.samples.default_hooks import DEFAULT_HOOKS, load_hooks
+from sessions.core.samples.hooks import SampleHooks
 from sessions.core.session_core import CoreRules, SessionCore
 from sessions.core.session_options import SessionMode, SessionOptions
 from sessions.core.turn_preparer import ReplayRules
@@ -68,13 +70,17 @@ def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder)
         group: Shared state of the group.
         registry: The shard's sessions.
         prompts: Makes prompts; loaded already.
+
+    Raises:
+        SettingsError: A setting names a function that there is not.
     """
+    hooks = load_hooks(group.settings.sample_picker, group.settings.sample_post_processor)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[RolloutState]:
         replay = open_replay_store(group.settings.spool_dir)
         try:
-            async with open_core(group, registry, prompts, replay) as core:
+            async with open_core(group, registry, prompts, replay, hooks) as core:
                 yield {"core": core, "replay": replay}
         finally:
             replay.close()
@@ -86,7 +92,11 @@ def rollout_app(group: Group, registry: SessionRegistry, prompts: PromptBuilder)
 
 @asynccontextmanager
 async def open_core(
-    group: Group, registry: SessionRegistry, prompts: PromptBuilder, replay: ReplayStore
+    group: Group,
+    registry: SessionRegistry,
+    prompts: PromptBuilder,
+    replay: ReplayStore,
+    hooks: SampleHooks = DEFAULT_HOOKS,
 ) -> AsyncIterator[SessionCore]:
     """Open a core with the engine that the settings name; its turns end with the context.
 
@@ -95,6 +105,7 @@ async def open_core(
         registry: The shard's sessions.
         prompts: Makes prompts.
         replay: Keeps replay blobs.
+        hooks: Choose and finish samples.
     """
     settings = group.settings
     async with AsyncExitStack() as opened:
@@ -128,7 +139,7 @@ async def open_core(
                 is_echo_required=settings.prompt_echo == ECHO_REQUIRED,
             ),
             key_of=lambda session_id: session_key_of(group.run_secret, session_id),
-            rules=_rules_of(settings),
+            rules=_rules_of(settings, hooks),
         )
         opened.push_async_callback(core.close)
         await opened.enter_async_context(_running(core.expire_idle(settings.session_ttl_s)))
@@ -176,7 +187,7 @@ def tally_of(state: Mapping[str, Any]) -> Tally:
     )
 
 
-def _rules_of(settings: Settings) -> CoreRules:
+def _rules_of(settings: Settings, hooks: SampleHooks) -> CoreRules:
     half_of_a_share = room_bytes(settings.spool_dir) // 2 // settings.shards
     return CoreRules(
         keepalive_s=settings.sse_keepalive_s,
@@ -194,6 +205,7 @@ def _rules_of(settings: Settings) -> CoreRules:
             max_session_tokens=settings.max_session_tokens,
             max_tree_turns=settings.max_tree_turns,
         ),
+        hooks=hooks,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,20 @@ from starlette.responses import Response
 from sessions.client.answers import Answer
 from sessions.client.errors import StatusError, UnusableReplyError
 from sessions.client.samples import Samples, parse_samples
-from sessions.core.samples.assembly import EmptyReason, SampleRules, assemble
+from sessions.core.samples.assembly import EmptyReason, Sample, SampleRules, assemble
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import tensors_of
 from sessions.errors import SamplesMisalignedError
 from tests.client.conftest import Ask
 from tests.support.fake_server import FakeServer
-from tests.support.samples import blob_of, decode, rows_for, turn_of, whole_of
+from tests.support.samples import blob_of, decode, finished, rows_for, turn_of, whole_of
 
 META = "_samples_meta"
 Tensors = dict[str, np.ndarray]
 Document = dict[str, Any]
 
 
-def served(*, replay: bool = True) -> bytes:
+def served(*, replay: bool = True, reward: object = None) -> bytes:
     """What a server sends for a turn of four tokens."""
     rows = [("routed_experts", blob_of(rows_for(3, 2, 2).tobytes()))] if replay else []
     turn = turn_of(
@@ -40,7 +41,10 @@ def served(*, replay: bool = True) -> bytes:
         cached_tokens=1,
     )
     made = assemble([turn], SampleRules(max_trim_count=0), decode)
-    return whole_of(parts_of(tensors_of(made, {"max_trim_tokens": 0})))
+    assert isinstance(made, Sample)
+    sample = finished(made) if reward is None else replace(finished(made), reward=reward)
+    sample = replace(sample, has_reward=reward is not None)
+    return whole_of(parts_of(tensors_of([sample], None, {"max_trim_tokens": 0})))
 
 
 def parsed(body: bytes) -> Samples:
@@ -64,11 +68,17 @@ def test_a_sample_is_decoded_into_arrays():
     assert (sample.status, sample.weight_versions) == ("completed", ["v"])
     assert (sample.cached_tokens, sample.total_prompt_tokens) == (1, 2)
     assert sample.metadata["lifecycle"]["turn"] == 1
+    assert sample.reward is None
+
+
+@pytest.mark.parametrize("reward", [1, 0.5, {"format": 1}, False])
+def test_a_reward_is_decoded(reward: object):
+    assert parsed(served(reward=reward)).samples[0].reward == reward
 
 
 @pytest.mark.parametrize("reason", list(EmptyReason))
 def test_no_sample_says_why(reason: EmptyReason):
-    found = parsed(whole_of(parts_of(tensors_of(reason, {}))))
+    found = parsed(whole_of(parts_of(tensors_of([], reason, {}))))
     assert (found.samples, found.empty_reason) == ([], reason.value)
 
 
@@ -173,7 +183,11 @@ def test_a_blob_that_is_cut_is_refused(cut: int):
 
 async def test_both_clients_ask_for_samples(ask: Ask, server: FakeServer):
     server.canned["/sessions/abc/samples"] = Response(served())
-    for args, sent in [(("abc",), b""), (("abc", 5), b'{"max_seq_len": 5}')]:
+    for args, sent in [
+        (("abc",), b""),
+        (("abc", 5), b'{"max_seq_len": 5}'),
+        (("abc", None, {"reward": 1}), b'{"metadata": {"reward": 1}}'),
+    ]:
         found = await ask("samples", *args)
         assert found.samples[0].tokens.tolist() == [1, 2, 10, 11]
         assert server.seen[-1].method == "POST"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sessions.client.answers import Answer
+from sessions.client.samples import Samples, parse_samples
+from sessions.core.samples.hooks import SampleHooks
+from sessions.core.samples.session_tree import Leaf, SessionTree
 from sessions.engine.engine import EngineReply
+from sessions.sample_errors import SampleHookError
 from sessions.turn_errors import TruncatedTurnError, TurnLimitError
-from tests.support.desk import Desk, assistant, is_recorded
+from tests.support.desk import Desk, assistant, body_of, is_recorded
 from tests.support.engines import json_reply
 from tests.support.samples import rows_for
 from tests.support.waiting import wait_until_async
@@ -145,8 +151,10 @@ async def test_a_failed_turn_leaves_a_tree_as_it_was(open_desk: OpenDesk):
         assert await desk.read(session) == before
 
 
-async def test_a_turn_asks_for_the_rows_that_its_parent_does_not_have(open_desk: OpenDesk):
-    def with_rows(request: dict[str, Any]) -> EngineReply:
+def with_rows(desk: Desk) -> Callable[..., EngineReply]:
+    """The same, with the rows that it is asked for."""
+
+    def answer(request: dict[str, Any]) -> EngineReply:
         document = desk.document(f"re: {request['messages'][-1]['content']}")
         meta = document["choices"][0]["meta_info"]
         start = request.get("routed_experts_start_len", 0)
@@ -155,8 +163,12 @@ async def test_a_turn_asks_for_the_rows_that_its_parent_does_not_have(open_desk:
         meta["routed_experts"] = base64.b64encode(rows.tobytes()).decode()
         return json_reply(document)
 
+    return answer
+
+
+async def test_a_turn_asks_for_the_rows_that_its_parent_does_not_have(open_desk: OpenDesk):
     async with open_desk(routing_replay=True, incremental=True) as desk:
-        desk.engine.answers = [with_rows]
+        desk.engine.answers = [with_rows(desk)]
         session = desk.open(mode="tree")
         await desk.chat(session, "one")
         for text in ("two", "other"):
@@ -167,3 +179,90 @@ async def test_a_turn_asks_for_the_rows_that_its_parent_does_not_have(open_desk:
         first = read["metadata"]["tree"]["nodes"][0]["num_tokens"]
         assert starts == [0, first - 1, first - 1, 0]
         assert not any("replay_error" in record for record in read["records"])
+
+
+async def samples(desk: Desk, session: str, **body: Any) -> Samples:  # noqa: ANN401 - JSON
+    reply = await desk.core.samples(session, desk.request(json.dumps(body).encode()))
+    return parse_samples(Answer(status=200, headers={}, body=await body_of(reply)))
+
+
+async def test_every_leaf_that_is_no_retry_becomes_a_sample(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = await open_tree(desk)
+        found = await samples(desk, session, metadata={"reward": 0.5, "task": "t"})
+        read = await desk.read(session)
+        # n1 was followed by its sibling n2; of equal depth the latest comes first.
+        assert [s.metadata["leaf"]["node_id"] for s in found.samples] == ["n4", "n2"]
+        assert found.samples[1].metadata["leaf"]["path_node_ids"] == ["n0", "n2"]
+        for sample in found.samples:
+            assert sample.tokens.tolist() == sample.metadata["accumulated_token_ids"]
+            assert sample.metadata["tito_session_mismatch"] == []
+            assert [told["turn"] for told in sample.metadata["lifecycle"]] == [1, 2]
+            assert (sample.reward, sample.metadata["task"]) == (0.5, "t")
+            length = read["metadata"]["tree"]["nodes"][0]["num_tokens"]
+            assert len(sample.tokens) > length
+        assert found.session_metadata == read["metadata"]
+
+
+async def test_a_completion_that_leaves_share_trains_once(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        desk.engine.answers = [echo(desk)]
+        session = desk.open(mode="tree")
+        await desk.chat(session, "one")
+        one = ["one", assistant("re: one")]
+        for text in ("two", "other"):
+            await desk.chat(session, *one, text)
+            await desk.chat(session, *one, text, assistant(f"re: {text}"), "more")
+        first, second = (await samples(desk, session)).samples
+        shared = len(desk.sampled_ids("re: one"))
+        assert first.loss_mask[:shared].tolist() == [1] * shared
+        assert second.loss_mask[:shared].tolist() == [0] * shared
+        own = len(desk.sampled_ids("re: two")) + len(desk.sampled_ids("re: more"))
+        assert second.loss_mask.sum() == own
+        assert [first.reward, second.reward] == [None, None]
+
+
+async def test_the_rows_of_a_leaf_are_those_of_its_path(open_desk: OpenDesk):
+    async with open_desk(routing_replay=True, incremental=True) as desk:
+        desk.engine.answers = [with_rows(desk)]
+        session = desk.open(mode="tree")
+        await desk.chat(session, "one")
+        for text in ("two", "a longer question"):
+            await desk.chat(session, "one", assistant("re: one"), text)
+        await desk.chat(session, "root")
+        for sample in (await samples(desk, session)).samples:
+            rows = len(sample.tokens) - 1
+            assert sample.rollout_routed_experts is not None
+            found = sample.rollout_routed_experts.reshape(rows, 1, 8)
+            assert found.tolist() == rows_for(rows, 1, 8).tolist()
+
+
+async def test_the_hooks_of_the_rules_are_used(open_desk: OpenDesk):
+    def first_leaf(tree: SessionTree, metadata: dict[str, Any]) -> list[Leaf]:
+        return [leaf for leaf in tree.leaves if leaf.node_id == metadata["wanted"]]
+
+    def rewarded(drafts: Any, metadata: Any) -> Any:  # noqa: ANN401 - a hook
+        for draft in drafts:
+            draft.reward = len(metadata["wanted"])
+        return drafts
+
+    hooks = SampleHooks(picker=first_leaf, post_processor=rewarded)
+    async with open_desk(hooks=hooks) as desk:
+        session = await open_tree(desk)
+        (sample,) = (await samples(desk, session, metadata={"wanted": "n1"})).samples
+        assert (sample.metadata["leaf"]["node_id"], sample.reward) == ("n1", 2)
+        assert (await samples(desk, session, metadata={"wanted": ""})).empty_reason == "none_picked"
+        with pytest.raises(SampleHookError, match="the picker raised KeyError: 'wanted'"):
+            await samples(desk, session)
+        assert (await samples(desk, session, metadata={"wanted": "n1"})).samples
+
+
+async def test_a_linear_session_can_be_rewarded_too_and_tells_nothing_else(open_desk: OpenDesk):
+    async with open_desk() as desk:
+        session = desk.open()
+        await desk.chat(session, "one")
+        (plain,) = (await samples(desk, session)).samples
+        (rewarded,) = (await samples(desk, session, metadata={"reward": 1})).samples
+        assert (plain.reward, sorted(plain.metadata)) == (None, ["lifecycle"])
+        assert (rewarded.reward, sorted(rewarded.metadata)) == (1, ["lifecycle", "reward"])
+        assert plain.loss_mask.tolist() == rewarded.loss_mask.tolist()

@@ -19,6 +19,8 @@ from sessions.core.headers import EngineHeaders
 from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher
 from sessions.core.registry import SessionRegistry
+from sessions.core.samples.default_hooks import DEFAULT_HOOKS
+from sessions.core.samples.hooks import SampleHooks
 from sessions.core.session_core import CoreRules, SessionCore
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
 from sessions.core.turn_preparer import ReplayRules
@@ -46,6 +48,7 @@ class Desk:
         is_echo_required: bool = False,
         session: SessionOptions = DEFAULT_OPTIONS,
         matcher: Matcher = STRICT,
+        hooks: SampleHooks = DEFAULT_HOOKS,
     ) -> None:
         self.prompts = prompts
         self.engine = ScriptedEngine(*(answers or [self.says("ok")]))
@@ -73,6 +76,7 @@ class Desk:
                 replay_budget_bytes=replay_budget_bytes,
                 ingest_budget_bytes=1 << 30,
                 session=session,
+                hooks=hooks,
             ),
         )
 

@@ -15,14 +15,18 @@ import numpy as np
 import safetensors.numpy
 
 from sessions.core.dialects.sglang import SGLangDialect
+from sessions.core.histories.checkpoint import Checkpoint
+from sessions.core.histories.node import Node
+from sessions.core.records import Record
 from sessions.core.sampled import Sampled
 from sessions.core.samples.assembly import Sample, TurnSample
+from sessions.core.samples.finished_samples import FinishedSample, loss_mask_of
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import META, tensors_of
 from sessions.core.shared_ids import SharedIds
 from sessions.core.turn_facts import facts_of
 from sessions.replay.blobs import ReplayBlob
-from sessions.replay.splice import Part
+from sessions.replay.splice import Part, SplicedText
 from sessions.replay.taken import InlineBlob
 
 
@@ -101,6 +105,35 @@ def turn_of(
     return TurnSample(ids=SharedIds(array("I", [*prompt, *sampled])), facts=facts)
 
 
+def nodes_of(turns: Iterable[TurnSample]) -> list[Node]:
+    """The turns as a session has them, one after the other."""
+    nodes: list[Node] = []
+    for seq, turn in enumerate(turns):
+        nodes.append(node_of(turn, seq, nodes[-1] if nodes else None))
+    return nodes
+
+
+def node_of(turn: TurnSample, seq: int, parent: Node | None, text: str = "x") -> Node:
+    """A turn as a session has it; it was asked `q` and said a text."""
+    nothing = SplicedText(parts=())
+    checkpoint = Checkpoint(
+        ids=turn.ids,
+        message_end=2,
+        record=Record(facts={}, request=(), response=nothing, raw_response=nothing, status=200),
+        facts=turn.facts,
+        tools=None,
+        template_kwargs={},
+    )
+    added = ({"role": "user", "content": "q"}, {"role": "assistant", "content": text})
+    return Node(seq=seq, parent=parent, checkpoint=checkpoint, added=added)
+
+
+def finished(sample: Sample) -> FinishedSample:
+    """A sample that no hook has touched."""
+    mask, told = bytes(loss_mask_of(sample)), {"lifecycle": sample.lifecycle}
+    return FinishedSample(sample=sample, loss_mask=mask, metadata=told)
+
+
 def decode(ids: Sequence[int]) -> str:
     """Every token is its number in angle brackets."""
     return "".join(f"<{token}>" for token in ids)
@@ -120,7 +153,7 @@ def whole_of(parts: Iterable[Part]) -> bytes:
 
 def arrays_of(sample: Sample) -> dict[str, np.ndarray]:
     """What the tensors of a sample hold, read back by the safetensors library."""
-    blob = whole_of(parts_of(tensors_of(sample, {})))
+    blob = whole_of(parts_of(tensors_of([finished(sample)], None, {})))
     return {
         name.removesuffix(".0"): array
         for name, array in safetensors.numpy.load(blob).items()

@@ -11,7 +11,7 @@ Spec: docs/sessions.md#trajectory
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sessions.core.histories.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ class Node:
     """
 
     seq: int
-    parent: Node | None
+    parent: Node | None = field(repr=False)
     checkpoint: Checkpoint
     added: Sequence[JsonObject]
 

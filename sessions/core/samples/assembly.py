@@ -1,4 +1,4 @@
-"""From the recorded turns of a linear session to one training sample: align, truncate, merge.
+"""From turns that lead to one another to one training sample: align, truncate, merge.
 
 Each step works on where turns begin and end; tokens are compared as arrays and copied once, when
 the sample is written. The cost follows the number of tokens, and nothing is kept of it.
@@ -40,6 +40,7 @@ class EmptyReason(enum.Enum):
 
     NO_RECORDS = "no_records"
     ALL_TRUNCATED = "all_truncated"
+    NONE_PICKED = "none_picked"
 
 
 _STATUSES: Final = {
@@ -143,10 +144,10 @@ class _Part:
 def assemble(
     turns: Sequence[TurnSample], rules: SampleRules, decode: Decode
 ) -> Sample | EmptyReason:
-    """Make the sample of a session.
+    """Make the sample of a linear session, or of a leaf.
 
     Args:
-        turns: Its recorded turns, oldest first.
+        turns: The turns that lead to its last one, oldest first.
         rules: See there.
         decode: Token ids to text, special tokens kept.
 

@@ -11,63 +11,109 @@ Spec: docs/samples.md#reply
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.responses import Response
 
+from sessions.core.histories.node import Node
 from sessions.core.json_text import JsonObject
 from sessions.core.record_stream import RecordStream, pieces_of
-from sessions.core.samples.assembly import SampleRules, TurnSample, assemble
+from sessions.core.samples.assembly import EmptyReason, SampleRules
+from sessions.core.samples.finished_samples import finished_samples_of
+from sessions.core.samples.hooks import SampleHooks
 from sessions.core.samples.layout import parts_of
+from sessions.core.samples.picked_samples import PickedSample, picked_samples_of
 from sessions.core.samples.samples_request import SamplesRequest
 from sessions.core.samples.tensors import tensors_of
 from sessions.core.turnstile import Turnstile
 from sessions.replay.blobs import ReplayBlob
-from sessions.replay.splice import size_of
+from sessions.replay.splice import Part, size_of
 from sessions.tokens.prompts import PromptBuilder
 
+ToldOf: TypeAlias = Callable[[Node], Awaitable[JsonObject]]
 _BLOB_TYPE: Final = (b"content-type", b"application/octet-stream")
 
 
-def blobs_in(turns: Iterable[TurnSample]) -> list[ReplayBlob]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleWork:
+    """What all requests for samples share.
+
+    Attributes:
+        prompts: Of the tokenizer and family.
+        hooks: Choose leaves and finish samples.
+        turnstile: Of all long replies of the process.
+    """
+
+    prompts: PromptBuilder
+    hooks: SampleHooks
+    turnstile: Turnstile
+
+
+def blobs_in(nodes: Iterable[Node]) -> list[ReplayBlob]:
     """The replay blobs that a reply may read."""
-    rows = [rows for turn in turns for rows in turn.facts.replay.values()]
+    rows = [rows for node in nodes for rows in node.checkpoint.facts.replay.values()]
     return [row.source for row in rows if row.source is not None]
 
 
 async def samples_reply_of(
-    turns: Sequence[TurnSample],
+    nodes: Sequence[Node],
     metadata: JsonObject,
     wanted: SamplesRequest,
     *,
-    prompts: PromptBuilder,
+    work: SampleWork,
+    told_of: ToldOf | None,
     pins: ExitStack,
-    turnstile: Turnstile,
 ) -> Response:
     """Make the reply; its first piece is there.
 
     Args:
-        turns: A session's recorded turns, oldest first; shared, not changed.
+        nodes: A session's recorded turns, oldest first.
         metadata: What the session says of itself.
         wanted: What the client wants.
-        prompts: Of the tokenizer and family of the session.
+        work: What all requests share.
+        told_of: What the metadata of the sample of a leaf say of the leaf; None for a linear
+            session, whose own metadata say it.
         pins: Of the blobs that `blobs_in` names; the reply takes them over unless this raises.
-        turnstile: Of all long replies of the process.
 
     Raises:
-        UnprocessableError: No sample can be made; see `assemble`.
+        UnprocessableError: No sample can be made, or a hook failed; see `picked_samples_of` and
+            `finished_samples_of`.
         ReplayStoreError: The disk failed.
     """
-    limit, family = wanted.max_seq_len, prompts.family
-    rules = SampleRules(max_trim_count=family.max_trim_count, max_seq_len=limit)
-    parts = await asyncio.to_thread(
-        lambda: parts_of(tensors_of(assemble(turns, rules, prompts.tokenizer.decode), metadata))
+    prompts = work.prompts
+    rules = SampleRules(
+        max_trim_count=prompts.family.max_trim_count, max_seq_len=wanted.max_seq_len
     )
+    picked = await asyncio.to_thread(
+        lambda: picked_samples_of(
+            nodes,
+            rules=rules,
+            decode=prompts.tokenizer.decode,
+            picker=work.hooks.picker,
+            metadata=wanted.metadata,
+        )
+    )
+    told: list[tuple[PickedSample, JsonObject]] = []
+    if not isinstance(picked, EmptyReason):
+        told = [(p, {} if told_of is None else await told_of(p.node)) for p in picked]
+
+    def render() -> list[Part]:
+        if isinstance(picked, EmptyReason):
+            return parts_of(tensors_of([], picked, metadata))
+        has_reward = told_of is not None
+        finish = work.hooks.post_processor
+        samples = finished_samples_of(told, finish, wanted.metadata, has_reward=has_reward)
+        reason = None if samples else EmptyReason.NONE_PICKED
+        return parts_of(tensors_of(samples, reason, metadata))
+
+    parts = await asyncio.to_thread(render)
     size_bytes = sum(map(size_of, parts))
     pieces = pieces_of(parts, 0, size_bytes)
+    turnstile = work.turnstile
     reply = RecordStream(
         HTTPStatus.OK, [_BLOB_TYPE], pieces, size_bytes, pins=pins.pop_all(), turnstile=turnstile
     )

@@ -5,10 +5,13 @@ Spec: docs/samples.md#request
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from sessions.core.json_text import Json, parse_client_json
+from sessions.core.json_text import Json, JsonObject, parse_client_json
 from sessions.errors import RequestError
+
+NESTING_LIMIT: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +20,11 @@ class SamplesRequest:
 
     Attributes:
         max_seq_len: The most tokens that a sample may have, 1 or more; None for no limit.
+        metadata: What the client knows of the session; for the hooks.
     """
 
     max_seq_len: int | None = None
+    metadata: JsonObject = field(default_factory=dict)
 
 
 def parse_samples_request(raw: bytes) -> SamplesRequest:
@@ -45,7 +50,30 @@ def parse_samples_request(raw: bytes) -> SamplesRequest:
         raise RequestError(
             "max_seq_len must be a whole number from 1 up, or null", param="max_seq_len"
         )
+    metadata = body.pop("metadata", None)
+    if metadata is None:
+        metadata = {}
+    if not isinstance(metadata, dict) or not is_shallow(metadata):
+        raise RequestError(
+            f"metadata must be an object, nested by {NESTING_LIMIT} levels at most",
+            param="metadata",
+        )
     for name, value in body.items():
         if value is not None:
-            raise RequestError(f"{name} is unknown here: only max_seq_len is", param=name)
-    return SamplesRequest(max_seq_len=limit)
+            raise RequestError(
+                f"{name} is unknown here: only max_seq_len and metadata are", param=name
+            )
+    return SamplesRequest(max_seq_len=limit, metadata=metadata)
+
+
+def is_shallow(value: Json, levels: int = NESTING_LIMIT) -> bool:
+    """Whether a value is nested so little that it can be copied and written anywhere.
+
+    Args:
+        value: JSON.
+        levels: How many objects and lists may lie in one another.
+    """
+    if not isinstance(value, dict | list | tuple):
+        return True
+    within = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(is_shallow(each, levels - 1) for each in within)

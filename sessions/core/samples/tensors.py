@@ -1,4 +1,4 @@
-"""A sample as tensors, and the document that tells the rest of it.
+"""Samples as tensors, and the document that tells the rest of them.
 
 Names, types and members are those that trainers know from the reference server's samples.
 
@@ -10,10 +10,12 @@ Spec: docs/samples.md#reply
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import Final
 
 from sessions.core.json_text import JsonObject, render_json
 from sessions.core.samples.assembly import EmptyReason, Sample
+from sessions.core.samples.finished_samples import FinishedSample
 from sessions.core.samples.layout import TYPE_BYTES, Tensor, in_order
 from sessions.core.samples.replay_rows import DecodedRows
 from sessions.replay.scanner import REPLAY_FIELDS
@@ -21,29 +23,35 @@ from sessions.replay.scanner import REPLAY_FIELDS
 META: Final = "_samples_meta"
 
 
-def tensors_of(made: Sample | EmptyReason, session_metadata: JsonObject) -> list[Tensor]:
+def tensors_of(
+    samples: Sequence[FinishedSample],
+    empty_reason: EmptyReason | None,
+    session_metadata: JsonObject,
+) -> list[Tensor]:
     """Lay a reply out. All but replay rows is made: for threads.
 
     Args:
-        made: The sample, or why there is none.
+        samples: The samples.
+        empty_reason: Why there is none; None if there are some.
         session_metadata: The session's metadata.
 
     Returns:
         The tensors in the order of the blob.
     """
-    samples = [made] if isinstance(made, Sample) else []
     tensors = [t for index, sample in enumerate(samples) for t in _tensors_of_sample(sample, index)]
     document = {
         "samples": [_members_of(sample) for sample in samples],
         "session_metadata": session_metadata,
-        "empty_reason": made.value if isinstance(made, EmptyReason) else None,
+        "empty_reason": None if empty_reason is None else empty_reason.value,
     }
     text = render_json(document)
     meta = Tensor(name=META, type="U8", dimensions=(len(text),), parts=(text,))
     return in_order([*tensors, meta])
 
 
-def _members_of(sample: Sample) -> JsonObject:
+def _members_of(finished: FinishedSample) -> JsonObject:
+    sample = finished.sample
+    reward = {"reward": finished.reward} if finished.has_reward else {}
     return {
         "response": sample.response,
         "response_length": sample.token_count - sample.response_start,
@@ -53,12 +61,14 @@ def _members_of(sample: Sample) -> JsonObject:
             "cached_tokens": sample.cached_count,
             "total_prompt_tokens": sample.prompt_count,
         },
-        "metadata": {"lifecycle": sample.lifecycle},
+        **reward,
+        "metadata": finished.metadata,
         "nulls": [f"rollout_{field}" for field in REPLAY_FIELDS if field not in sample.replay],
     }
 
 
-def _tensors_of_sample(sample: Sample, index: int) -> list[Tensor]:
+def _tensors_of_sample(finished: FinishedSample, index: int) -> list[Tensor]:
+    sample = finished.sample
     response = (sample.token_count - sample.response_start,)
     return [
         Tensor(
@@ -68,7 +78,7 @@ def _tensors_of_sample(sample: Sample, index: int) -> list[Tensor]:
             parts=(_tokens(sample),),
         ),
         Tensor(
-            name=f"loss_mask.{index}", type="U8", dimensions=response, parts=(_loss_mask(sample),)
+            name=f"loss_mask.{index}", type="U8", dimensions=response, parts=(finished.loss_mask,)
         ),
         Tensor(
             name=f"rollout_log_probs.{index}",
@@ -95,14 +105,6 @@ def _tokens(sample: Sample) -> memoryview:
         ids = memoryview(sample.token_ids)[: sample.token_count]
         wide.cast("I")[::2] = ids
     return wide
-
-
-def _loss_mask(sample: Sample) -> bytes:
-    start = sample.response_start
-    mask = bytearray(sample.token_count - start)
-    for span in sample.spans:
-        mask[span.start - start : span.stop - start] = b"\x01" * (span.stop - span.start)
-    return bytes(mask)
 
 
 def _log_probs(sample: Sample) -> bytes:

@@ -32,6 +32,7 @@ def test_a_very_long_path_needs_no_recursion():
     for seq in range(1, 5000):
         node = Node(seq=seq, parent=node, checkpoint=node.checkpoint, added=())
     assert [step.seq for step in node.path] == list(range(5000))
+    assert len(repr(node)) < 2000
 
 
 def test_leaves_are_those_that_none_goes_on_from():

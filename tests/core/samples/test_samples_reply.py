@@ -13,14 +13,15 @@ from starlette.responses import Response
 
 from sessions.core.record_stream import PIECE_BYTES, pin
 from sessions.core.samples.assembly import TurnSample
-from sessions.core.samples.samples_reply import blobs_in, samples_reply_of
+from sessions.core.samples.default_hooks import DEFAULT_HOOKS
+from sessions.core.samples.samples_reply import SampleWork, blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import SamplesRequest
 from sessions.core.turnstile import Turnstile
 from sessions.errors import ReplayStoreError, SamplesMisalignedError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import sent_by
 from tests.support.parts import FakeBlob
-from tests.support.samples import rows_for, turn_of
+from tests.support.samples import nodes_of, rows_for, turn_of
 
 ROUTED = "routed_experts"
 
@@ -29,9 +30,9 @@ async def reply_of(
     prompts: PromptBuilder, turns: Sequence[TurnSample], pins: ExitStack, limit: int | None = None
 ) -> Response:
     wanted = SamplesRequest(max_seq_len=limit)
-    return await samples_reply_of(
-        turns, {"told": 1}, wanted, prompts=prompts, pins=pins, turnstile=Turnstile()
-    )
+    work = SampleWork(prompts=prompts, hooks=DEFAULT_HOOKS, turnstile=Turnstile())
+    nodes = nodes_of(turns)
+    return await samples_reply_of(nodes, {"told": 1}, wanted, work=work, told_of=None, pins=pins)
 
 
 def session_of(
@@ -50,7 +51,7 @@ async def test_a_session_is_sent_as_one_blob_of_a_known_length(
     prompts: PromptBuilder, *, is_at_hand: bool
 ):
     turns, stored = session_of(prompts, is_at_hand=is_at_hand)
-    with pin(blobs_in(turns)) as pins:
+    with pin(blobs_in(nodes_of(turns))) as pins:
         response = await reply_of(prompts, turns, pins)
     assert stored.pins == 1
     messages = await sent_by(response)
@@ -75,7 +76,7 @@ async def test_a_session_is_sent_as_one_blob_of_a_known_length(
 
 async def test_the_limit_is_kept(prompts: PromptBuilder):
     turns, _ = session_of(prompts)
-    with pin(blobs_in(turns)) as pins:
+    with pin(blobs_in(nodes_of(turns))) as pins:
         response = await reply_of(prompts, turns, pins, 1999)
     body = b"".join(bytes(m["body"]) for m in (await sent_by(response))[1:])
     found = safetensors.numpy.load(body)
@@ -91,7 +92,7 @@ async def test_the_family_says_what_joining_may_drop(prompts: PromptBuilder):
 
 async def test_a_store_that_fails_in_the_middle_cuts_the_reply_and_lets_go(prompts: PromptBuilder):
     turns, stored = session_of(prompts, fails_at=1_000_000)
-    with pin(blobs_in(turns)) as pins:
+    with pin(blobs_in(nodes_of(turns))) as pins:
         response = await reply_of(prompts, turns, pins)
     with pytest.raises(ReplayStoreError):
         await sent_by(response)
@@ -100,7 +101,7 @@ async def test_a_store_that_fails_in_the_middle_cuts_the_reply_and_lets_go(promp
 
 async def test_a_store_that_fails_at_once_is_an_error_with_a_status(prompts: PromptBuilder):
     turns, stored = session_of(prompts, fails_at=1)
-    with pytest.raises(ReplayStoreError), pin(blobs_in(turns)) as pins:
+    with pytest.raises(ReplayStoreError), pin(blobs_in(nodes_of(turns))) as pins:
         await reply_of(prompts, turns, pins)
     assert stored.pins == 0
 
@@ -108,6 +109,6 @@ async def test_a_store_that_fails_at_once_is_an_error_with_a_status(prompts: Pro
 async def test_nothing_stays_pinned_when_a_session_is_refused(prompts: PromptBuilder):
     turns, stored = session_of(prompts)
     turns.append(turn_of([1, 2], [3]))
-    with pytest.raises(SamplesMisalignedError), pin(blobs_in(turns)) as pins:
+    with pytest.raises(SamplesMisalignedError), pin(blobs_in(nodes_of(turns))) as pins:
         await reply_of(prompts, turns, pins)
     assert stored.pins == 0

@@ -37,3 +37,23 @@ def test_a_body_that_is_no_json_object_is_refused(raw: bytes):
         parse_samples_request(raw)
     assert caught.value.status == 400
     assert caught.value.param is None
+
+
+def test_metadata_are_handed_on():
+    found = parse_samples_request(b'{"metadata":{"reward":1,"a":[{}]}}')
+    assert found == SamplesRequest(metadata={"reward": 1, "a": [{}]})
+
+
+def nested(levels: int) -> bytes:
+    return b'{"metadata":' + b'{"x":' * levels + b"1" + b"}" * levels + b"}"
+
+
+@pytest.mark.parametrize("raw", [b'{"metadata":1}', b'{"metadata":[]}', nested(65), nested(400)])
+def test_metadata_that_are_no_flat_object_are_refused_by_name(raw: bytes):
+    with pytest.raises(RequestError, match="metadata must be an object, nested by 64") as caught:
+        parse_samples_request(raw)
+    assert caught.value.param == "metadata"
+
+
+def test_metadata_may_be_nested_up_to_the_limit():
+    assert parse_samples_request(nested(64)).metadata

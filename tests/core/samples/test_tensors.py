@@ -11,11 +11,13 @@ import safetensors.numpy
 from sessions.core.samples.assembly import EmptyReason, Sample, SampleRules, assemble
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import tensors_of
-from tests.support.samples import blob_of, decode, rows_for, turn_of, whole_of
+from tests.support.samples import blob_of, decode, finished, rows_for, turn_of, whole_of
 
 
 def read(made: Sample | EmptyReason, metadata: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    found = safetensors.numpy.load(whole_of(parts_of(tensors_of(made, metadata))))
+    samples = [finished(made)] if isinstance(made, Sample) else []
+    reason = None if isinstance(made, Sample) else made
+    found = safetensors.numpy.load(whole_of(parts_of(tensors_of(samples, reason, metadata))))
     meta = found.pop("_samples_meta")
     assert meta.dtype == np.uint8
     assert meta.ndim == 1
