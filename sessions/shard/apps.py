@@ -1,7 +1,7 @@
 """Which application a shard runs: the rollout server, or the one that `SESSIONS_APP` names.
 
-That is an ASGI application, or a class of a tool environment, which is given what it needs to
-serve the tools of its episodes.
+That is an ASGI application, or a class of an environment, which is given what it needs to serve the
+tools of its episodes or of its seeded sessions.
 
 Spec: docs/architecture.md#applications
 """
@@ -32,11 +32,13 @@ from sessions.tools.mcp_rules import McpRules
 
 if TYPE_CHECKING:
     from sessions.tools.environment import ToolEnvironment
+    from sessions.tools.resources_environment import ResourcesEnvironment
 
 logger = logging.getLogger(__name__)
 
 _SIM_TOKENIZER = "pkg:qwen3"
-_ENVIRONMENTS = "sessions.tools.environment"
+_EPISODES = ("sessions.tools.environment", "ToolEnvironment")
+_RESOURCES = ("sessions.tools.resources_environment", "ResourcesEnvironment")
 
 
 async def _sweep_nothing() -> None:
@@ -121,6 +123,8 @@ def _named_app(group: Group, index: int, claims: Claims) -> LoadedApp:
         factory = getattr(import_module(module), attribute, None)
         if _is_environment(factory):
             return _environment_app(factory(_context_of(group, index, claims)), group)
+        if _is_resources(factory):
+            return _resources_app(factory(_context_of(group, index, claims)))
         if callable(factory):
             return _asgi_app(factory(), claims)
     except ModuleNotFoundError as error:
@@ -142,11 +146,17 @@ def _asgi_app(asgi: ASGIApp, claims: Claims) -> LoadedApp:
 
 
 def _is_environment(found: object) -> TypeGuard[type[ToolEnvironment]]:
+    return _is_subclass(found, *_EPISODES)
+
+
+def _is_resources(found: object) -> TypeGuard[type[ResourcesEnvironment]]:
+    return _is_subclass(found, *_RESOURCES)
+
+
+def _is_subclass(found: object, module: str, name: str) -> bool:
     # Who subclasses it has imported it; for others its imports would be a waste.
-    there = sys.modules.get(_ENVIRONMENTS)
-    if there is None or not isinstance(found, type):
-        return False
-    return issubclass(found, there.ToolEnvironment)
+    there = sys.modules.get(module)
+    return there is not None and isinstance(found, type) and issubclass(found, getattr(there, name))
 
 
 def _environment_app(environment: ToolEnvironment, group: Group) -> LoadedApp:
@@ -157,6 +167,17 @@ def _environment_app(environment: ToolEnvironment, group: Group) -> LoadedApp:
         tally_of=lambda _: Tally(),
         sweep=environment.sweep,
         kinds=(kind, EPISODE_STOPS),
+        goes_on=True,
+    )
+
+
+def _resources_app(environment: ResourcesEnvironment) -> LoadedApp:
+    return LoadedApp(
+        asgi=environment.app(),
+        open_sessions=lambda: environment.open_sessions,
+        tally_of=lambda _: Tally(),
+        sweep=environment.sweep,
+        kinds=tuple(environment.session_kinds),
         goes_on=True,
     )
 
@@ -172,6 +193,8 @@ def _context_of(group: Group, index: int, claims: Claims) -> ToolContext:
         shards=settings.shards,
         max_episodes=settings.max_episodes // settings.shards,
         cleanup_s=settings.cleanup_s,
+        session_ttl_s=settings.session_ttl_s,
+        tombstones=settings.tombstones,
         mcp=McpRules(
             has_json_replies=settings.mcp_replies == "json", allowed_hosts=settings.mcp_hosts
         ),

@@ -26,8 +26,11 @@ class ToolContext:
             this server; grants begin with it.
         shard_index: Of this shard, from 0.
         shards: How many the group has.
-        max_episodes: How many this shard runs at once, its share of SESSIONS_MAX_EPISODES.
+        max_episodes: How many episodes, or seeded sessions, this shard has at once: its share of
+            SESSIONS_MAX_EPISODES.
         cleanup_s: How long all clean-up of one episode may take together.
+        session_ttl_s: A seeded session that nobody used for so long ends.
+        tombstones: How many ended sessions are remembered.
         mcp: What the operator decided about MCP.
     """
 
@@ -39,4 +42,6 @@ class ToolContext:
     shards: int
     max_episodes: int
     cleanup_s: float
+    session_ttl_s: float = 86400.0
+    tombstones: int = 16384
     mcp: McpRules = field(default_factory=McpRules)

@@ -39,6 +39,7 @@ from starlette.types import Receive, Scope, Send
 
 from sessions.episode_errors import EpisodeNotRunningError, UnknownToolError
 from sessions.errors import ClientVisibleError, LocalProtocolError, MethodNotAllowedError
+from sessions.session_errors import ToolNotGrantedError
 from sessions.tools.mcp_client import McpClient
 from sessions.tools.mcp_hosts import check_host
 from sessions.tools.mcp_results import failure_of, listing_of, result_of
@@ -150,7 +151,7 @@ async def _call_tool(ctx: _Context, params: CallToolRequestParams) -> CallToolRe
         return result_of(await _served_of(ctx).call(params.name, params.arguments))
     except UnknownToolError as error:
         raise MCPError(INVALID_PARAMS, error.message) from error
-    except EpisodeNotRunningError as error:
+    except (EpisodeNotRunningError, ToolNotGrantedError) as error:
         raise MCPError(error.status, error.message, {"code": error.code}) from error
     except ClientVisibleError as error:
         return failure_of(error)

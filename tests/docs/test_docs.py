@@ -33,6 +33,7 @@ from sessions.replay.comparison import CHAIN_LIMIT
 from sessions.replay.npy_head import LIMIT_CHARS
 from sessions.replay.session_blobs import CANDIDATES
 from sessions.sample_errors import SampleHookError
+from sessions.session_errors import SessionNotOpenError
 from sessions.settings import Settings, read_settings, variable_of
 from sessions.shard.exchange import LEFTOVER_LIMIT_BYTES
 from sessions.turn_errors import TurnLimitError
@@ -46,6 +47,7 @@ ERROR_MODULES: Final = (
     ClientVisibleError.__module__,
     EngineDialectUnknownError.__module__,
     EpisodeNotRunningError.__module__,
+    SessionNotOpenError.__module__,
     SampleHookError.__module__,
     TurnLimitError.__module__,
 )

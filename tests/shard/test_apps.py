@@ -10,14 +10,16 @@ import pytest
 
 from sessions.errors import SettingsError
 from sessions.routing.claimed_kinds import EPISODE_STOPS, episode_kind
+from sessions.routing.kind_text import kinds_to_text
 from sessions.routing.kinds import ROLLOUT, HeaderNaming, Ownership, SessionKind
 from sessions.settings import check_app_settings, read_settings
-from sessions.shard.apps import LoadedApp, load_app
+from sessions.shard.apps import LoadedApp, _context_of, load_app
 from sessions.tools.claims import LocalClaims
 from sessions.tools.context import ToolContext
 from tests.support.apps import trivial
 from tests.support.claiming_app import KIND, ClaimingApp
-from tests.support.episodes import HEADER, HeldEnvironment
+from tests.support.episodes import HEADER, HeldEnvironment, context_of
+from tests.support.resources_app import CounterResources
 from tests.support.rollouts import ORIGIN, group_of, serve_state
 from tests.support.waiting import wait_until_async
 
@@ -77,6 +79,27 @@ def test_a_tool_environment_has_episodes_and_goes_on():
     loaded = load_app(group, 0)
     kinds = (episode_kind("X-Own", group.run_secret), EPISODE_STOPS)
     assert (loaded.kinds, loaded.goes_on) == (kinds, True)
+
+
+async def test_a_resources_environment_has_seeded_sessions_and_goes_on():
+    environ = {
+        "SESSIONS_APP": "tests.support.resources_app:CounterResources",
+    }
+    loaded = load_app(group_of(environ), 0)
+    kinds = CounterResources(context_of()).session_kinds
+    assert kinds_to_text(loaded.kinds) == kinds_to_text(kinds)
+    assert loaded.goes_on
+    async with client_of(loaded) as client:
+        assert (await client.post("/seed_session", json={})).status_code == 200
+        assert loaded.open_sessions() == 1
+        await loaded.sweep()
+        assert loaded.open_sessions() == 0
+
+
+def test_a_context_has_what_the_operator_says_of_sessions():
+    environ = {"SESSIONS_SESSION_TTL_S": "77", "SESSIONS_TOMBSTONES": "5"}
+    context = _context_of(group_of(environ | {"SESSIONS_APP": ENVIRONMENT}), 0, LocalClaims())
+    assert (context.session_ttl_s, context.tombstones) == (77.0, 5)
 
 
 def test_an_application_that_holds_its_sessions_gets_the_claims_of_its_shard():

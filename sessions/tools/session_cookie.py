@@ -1,0 +1,99 @@
+"""The cookie of a seeded session: its id, signed by this run for one class of environment.
+
+The form is that of Starlette's SessionMiddleware: an object with `session_id` in base64, the time,
+a signature (itsdangerous). Every reply sends it again, so its bytes change while the id stays, and
+whoever routes by it must read the id. Neither its name nor its signature can be known before the
+run: both come from the run's secret. It does not expire; the session does.
+
+Spec: docs/tools.md#who-may-call
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from itsdangerous import BadData, TimestampSigner
+
+from sessions.routing.readers import read_session_cookie
+from sessions.session_errors import BadSessionCookieError
+
+_SALT: Final = b"sessile session cookie "
+_NAME_DIGITS: Final = 16
+_no_name: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+class SessionCookie:
+    """Signs and reads the cookies of one class of environment.
+
+    Attributes:
+        name: Of the cookie; the same in all shards of a run.
+    """
+
+    def __init__(self, label: str, run_secret: bytes) -> None:
+        """Take the secret of the run.
+
+        Args:
+            label: Of the class; others' cookies are not read.
+            run_secret: Signs.
+        """
+        salt = _SALT + label.encode()
+        digits = hmac.new(run_secret, b"name of the " + salt, hashlib.sha256).hexdigest()
+        self.name: Final = f"{_no_name.sub('_', label)}-{digits[:_NAME_DIGITS]}"
+        self._signer = TimestampSigner(
+            run_secret, salt=salt, digest_method=hashlib.sha256, key_derivation="hmac"
+        )
+
+    def header_of(self, session_id: str) -> bytes:
+        """The value of `Set-Cookie` that names a session, signed now."""
+        content = base64.urlsafe_b64encode(json.dumps({"session_id": session_id}).encode())
+        value = self._signer.sign(content.rstrip(b"="))
+        return self.name.encode() + b"=" + value + b"; path=/; httponly; samesite=lax"
+
+    def session_in(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """The id in a request's cookie.
+
+        Args:
+            headers: Of the request, names lower-case; of several cookies of our name the last
+                counts.
+
+        Returns:
+            The id, or None if there is no cookie of our name.
+
+        Raises:
+            BadSessionCookieError: The cookie was not signed by this run for this class.
+        """
+        value = self._value_in(headers)
+        return None if value is None else self._read(value)
+
+    def _value_in(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+        found = None
+        name = self.name.encode()
+        for header, value in headers:
+            if header == b"cookie":
+                for pair in value.split(b";"):
+                    key, _, text = pair.partition(b"=")
+                    if key.strip() == name:
+                        found = text.strip().strip(b'"')
+        return found
+
+    def _read(self, value: bytes) -> str:
+        try:
+            self._signer.unsign(value)
+        except BadData as error:
+            raise _bad_cookie() from error
+        signed, _, signature = value.rpartition(b".")
+        # A signature in base64 has last bits that decode to nothing: only one text is ours.
+        session_id = read_session_cookie(value)
+        if session_id is None or self._signer.get_signature(signed) != signature:
+            raise _bad_cookie()
+        return session_id
+
+
+def _bad_cookie() -> BadSessionCookieError:
+    return BadSessionCookieError("the session cookie is not valid on this server")
