@@ -320,6 +320,8 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "ingest_budget_bytes": _whole(1 << 20, 1 << 50),
     "mode": _one_of(*SESSION_MODES),
     "max_tree_turns": _whole(1, 65536),
+    "sample_picker": _app,
+    "sample_post_processor": _app,
     "max_turns": _whole(0, 1 << 50),
     "max_session_tokens": _whole(0, 1 << 50),
     "matcher": _matcher,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from sessions.errors import SettingsError
-from sessions.settings import MATCHERS, SIMULATED_ENGINE, Settings, check_app_settings
+from sessions.settings import MATCHERS, SIMULATED_ENGINE, Settings, check_app_settings, variable_of
 
 
 def check_application(settings: Settings) -> None:
@@ -29,6 +29,10 @@ def check_application(settings: Settings) -> None:
         return
     if settings.matcher not in MATCHERS:
         _check_package("SESSIONS_MATCHER", settings.matcher)
+    for field in ("sample_picker", "sample_post_processor"):
+        named: str = getattr(settings, field)
+        if named:
+            _check_package(variable_of(field), named)
     if settings.engine_url.startswith(SIMULATED_ENGINE):
         _check_options(settings.engine_url)
 

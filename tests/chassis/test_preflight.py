@@ -32,6 +32,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         Settings(app="json:loads", matcher="nowhere.module:f"),
         Settings(engine_url="sim:", matcher="loose_tool_call"),
         Settings(engine_url="sim:", matcher="json.nowhere:f"),
+        Settings(engine_url="sim:", sample_picker="json.nowhere:f"),
     ],
 )
 def test_what_may_be_right_passes(settings: Settings):
@@ -56,6 +57,14 @@ def test_what_may_be_right_passes(settings: Settings):
             "SESSIONS_APP='nowhere.module:app' is refused: there is no module 'nowhere'",
         ),
         (Settings(app="__main__:app"), ""),
+        (
+            Settings(engine_url="sim:", sample_picker="nowhere.module:f"),
+            "SESSIONS_SAMPLE_PICKER='nowhere.module:f' is refused: there is no module 'nowhere'",
+        ),
+        (
+            Settings(engine_url="sim:", sample_post_processor="nowhere:f"),
+            "SESSIONS_SAMPLE_POST_PROCESSOR='nowhere:f' is refused: there is no module 'nowhere'",
+        ),
         (
             Settings(engine_url="sim:", matcher="nowhere.module:f"),
             "SESSIONS_MATCHER='nowhere.module:f' is refused: there is no module 'nowhere'",
