@@ -212,6 +212,36 @@ def unknown_sessions(script: Transcript) -> None:
         script.ask("POST", f"/sessions/{session_id}/anything", {"x": 1})
 
 
+def retries(script: Transcript) -> None:
+    session_id = script.create()
+    again, keyed = (("x-stainless-retry-count", "1"),), (("idempotency-key", "one"),)
+    body = chat([user("hi")], sim={"content": "first"})
+    streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    for sent in (body, streamed):
+        first = script.ask("POST", chat_path(session_id), sent)
+        second = script.ask("POST", chat_path(session_id), sent, headers=again)
+        assert first.body == second.body
+    for _ in range(2):
+        script.ask("POST", chat_path(session_id), body, headers=keyed)
+    script.ask("POST", chat_path(session_id), streamed, headers=keyed)
+    script.ask("GET", f"/sessions/{session_id}")
+
+
+def options(script: Transcript) -> None:
+    for raw in (b"{", b"[]", b'{"mode":"forest"}', b'{"x":1}', b'{"sampling":{"heat":1}}'):
+        script.ask("POST", "/sessions", raw_body=raw)
+    session_id = script.create(
+        sampling={"max_tokens": 5}, max_turns=1, max_session_tokens=10_000, mode="linear"
+    )
+    body = chat([user("hi")], max_tokens=500, sim={"content": "one two three four five six"})
+    reply = json_of(script.ask("POST", chat_path(session_id), body))["choices"][0]["message"]
+    script.ask("POST", chat_path(session_id), chat([user("hi"), reply, user("more")]))
+    script.ask("POST", chat_path(session_id), {**body, "input_ids": [1]})
+    script.ask("GET", f"/sessions/{session_id}")
+    small = script.create(max_session_tokens=1)
+    script.ask("POST", chat_path(small), body)
+
+
 def bad_session_ids(script: Transcript) -> None:
     for session_id in ("x" * 129, "a%20b", "%00", "a%2Fb", "%", "ä".encode().hex() + "%C3%A4"):
         script.ask("GET", f"/sessions/{session_id}")
@@ -280,6 +310,8 @@ CASES: Final[tuple[Case, ...]] = (
     streams,
     stream_errors,
     roll_back_and_refusals,
+    retries,
+    options,
     bad_bodies,
     engine_faults,
     session_keys,

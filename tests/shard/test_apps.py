@@ -57,6 +57,27 @@ async def test_tombstones_are_as_many_as_the_setting_says():
         assert statuses == [404, 410]
 
 
+def test_a_matcher_that_cannot_be_loaded_stops_the_start_in_one_line():
+    environ = {"SESSIONS_ENGINE_URL": "sim:", "SESSIONS_MATCHER": "json:nothing"}
+    with pytest.raises(SettingsError, match=r"^SESSIONS_MATCHER='json:nothing' is refused: "):
+        load_app(group_of(environ), 0)
+
+
+async def test_the_sessions_have_the_matcher_of_the_setting():
+    environ = {
+        "SESSIONS_ENGINE_URL": "sim:",
+        "SESSIONS_MATCHER": "tests.support.own_matchers:raises",
+    }
+    loaded = load_app(group_of(environ), 0)
+    async with client_of(loaded) as client:
+        session = (await client.post("/sessions")).json()["session_id"]
+        body = {"messages": [{"role": "user", "content": "hi"}]}
+        url = f"/sessions/{session}/v1/chat/completions"
+        assert (await client.post(url, json=body)).status_code == 200
+        refused = await client.post(url, json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (500, "matcher_failed")
+
+
 def test_another_application_is_called_by_its_name():
     loaded = load_app(group_of({"SESSIONS_APP": "tests.support.apps:trivial"}), 0)
     assert callable(loaded.asgi)

@@ -98,11 +98,12 @@ class Transcript:
         self._note(reply, ragged=ragged)
         return reply
 
-    def create(self) -> str:
+    def create(self, **options: object) -> str:
         """Create a session, name what it is called, note the reply; returns its id."""
+        body = json.dumps(options).encode() if options else b""
         connection = RawConnection(self._address)
         with connection:
-            reply = connection.ask(request_bytes("POST", "/sessions"))
+            reply = connection.ask(request_bytes("POST", "/sessions", (), body))
         created = json.loads(reply.body)
         session_id: str = created["session_id"]
         number = b"%d" % len(self._macs)
