@@ -120,9 +120,9 @@ class Front:
         """The session that a request names, or None.
 
         Raises:
-            BadSessionIdError: What stands in a session's place is no id.
+            BadSessionIdError: What stands in a session's place is no id, or two different ones do.
         """
-        return name_of(self.kinds, head.path.decode("latin-1"), head.header)
+        return name_of(self.kinds, head.path.decode("latin-1"), head.values)
 
     def _protocol(self) -> asyncio.Protocol:
         if self.slots.has_free:

@@ -2,7 +2,8 @@
 
 `name_of` looks at a head alone: first the headers of a kind, then its cookie or MCP token, then
 its path. The path is compared as the application will see it, that is decoded once, so that
-`/%73essions/x` is not another path here than there. It asks no table.
+`/%73essions/x` is not another path here than there. A header that names a session twice is refused:
+an application might read the other one. It asks no table.
 
 Spec: docs/routing.md#naming
 """
@@ -14,35 +15,37 @@ from typing import Final
 from urllib.parse import unquote
 
 from sessions.errors import BadSessionIdError
+from sessions.routing.cookies import cookie_in
 from sessions.routing.ids import parse_session_id
 from sessions.routing.kinds import CookieNaming, HeaderNaming, Named, Ownership, SessionKind
+
+Values = Callable[[bytes], Sequence[bytes]]  # of all lines of a header, by its lower-case name
 
 _CLAIM: Final = Ownership.CLAIM  # naming an enum member costs 70 ns on Python 3.11
 _MCP_PATH: Final = "/mcp"
 
 
-def name_of(
-    kinds: Sequence[SessionKind], path: str, header: Callable[[bytes], bytes | None]
-) -> Named | None:
+def name_of(kinds: Sequence[SessionKind], path: str, values: Values) -> Named | None:
     """Find the session that a request names.
 
     Args:
         kinds: The installed kinds; the first that is named wins.
         path: The raw request path, percent-encoded, without the query.
-        header: Gives the first value of a header by its lower-case name, or None.
+        values: Gives the values of all lines of a header by its lower-case name, in order.
 
     Returns:
         The kind and the key, or None when the request names no session.
 
     Raises:
-        BadSessionIdError: The path has a session's place, and what stands there is no id.
+        BadSessionIdError: The path has a session's place, and what stands there is no id; or a
+            header that names a session comes twice with different values.
     """
     decoded = unquote(path) if "%" in path else path
     for kind in kinds:
         for naming in kind.headers:
             if decoded.startswith(naming.under):  # in line: every request passes here
-                value = header(naming.name)
-                key = None if value is None else naming.reader(value)
+                found = values(naming.name)
+                key = _key_of(naming, found) if found else None
                 if key is not None:
                     return Named(kind, key)
         if kind.path_prefix is not None:
@@ -50,15 +53,13 @@ def name_of(
             if session_id is not None:
                 return Named(kind, session_id)
         if kind.ownership is _CLAIM:
-            key = _claimed_key(kind, decoded, header)
+            key = _claimed_key(kind, decoded, values)
             if key is not None:
                 return Named(kind, key)
     return None
 
 
-def _claimed_key(
-    kind: SessionKind, decoded: str, header: Callable[[bytes], bytes | None]
-) -> str | None:
+def _claimed_key(kind: SessionKind, decoded: str, values: Values) -> str | None:
     """What names a claimed session besides the headers that come before all.
 
     A token wins on the MCP path, since its client keeps no cookies; a cookie wins elsewhere. What
@@ -67,11 +68,11 @@ def _claimed_key(
     if kind.body is not None and decoded in kind.body.seed_routes:
         return None
     is_mcp = decoded == _MCP_PATH or decoded.startswith(_MCP_PATH + "/")
-    key = None if is_mcp else _key_in_cookie(kind.cookie, header)
+    key = None if is_mcp else _key_in_cookie(kind.cookie, values)
     if key is None:
-        key = _key_in_header(kind.mcp_token, decoded, header)
+        key = _key_in_header(kind.mcp_token, decoded, values)
     if key is None and is_mcp:
-        key = _key_in_cookie(kind.cookie, header)
+        key = _key_in_cookie(kind.cookie, values)
     if key is None and kind.path_claim is not None:
         start = f"/{kind.path_claim}/"
         if decoded.startswith(start):
@@ -79,27 +80,31 @@ def _claimed_key(
     return key
 
 
-def _key_in_header(
-    naming: HeaderNaming | None, decoded: str, header: Callable[[bytes], bytes | None]
-) -> str | None:
+def _key_in_header(naming: HeaderNaming | None, decoded: str, values: Values) -> str | None:
     if naming is None or not decoded.startswith(naming.under):
         return None
-    value = header(naming.name)
-    return None if value is None else naming.reader(value)
+    found = values(naming.name)
+    return _key_of(naming, found) if found else None
 
 
-def _key_in_cookie(
-    naming: CookieNaming | None, header: Callable[[bytes], bytes | None]
-) -> str | None:
-    if naming is None:
+def _key_of(naming: HeaderNaming, values: Sequence[bytes]) -> str | None:
+    """What the lines of one header name.
+
+    Raises:
+        BadSessionIdError: They differ.
+    """
+    first = values[0]
+    if len(values) > 1 and any(value != first for value in values):
+        name = naming.name.decode("ascii")
+        raise BadSessionIdError(f"the request has different {name} headers", param=name)
+    return naming.reader(first)
+
+
+def _key_in_cookie(naming: CookieNaming | None, values: Values) -> str | None:
+    value = None if naming is None else cookie_in(values(b"cookie"), naming.name)
+    if naming is None or value is None:
         return None
-    name = naming.name.encode("latin-1")
-    found = None
-    for pair in (header(b"cookie") or b"").split(b";"):
-        key, _, value = pair.partition(b"=")
-        if key.strip() == name:
-            found = value.strip()  # of two, an application sees the last
-    return None if found is None else naming.reader(found.strip(b'"'))
+    return naming.reader(value.encode("latin-1", "replace"))  # an escape may hold any character
 
 
 def _id_in_path(prefix: str, path: str, decoded: str) -> str | None:

@@ -61,13 +61,10 @@ class Head:
         """Whether body bytes follow the head."""
         return self.framing is Framing.CHUNKED or self.content_length > 0
 
-    def header(self, name: bytes) -> bytes | None:
-        """The first value of a header, or None.
+    def values(self, name: bytes) -> list[bytes]:
+        """The values of all lines of a header, in order.
 
         Args:
             name: Lower-case.
         """
-        for found, value in self.headers:
-            if found == name:
-                return value
-        return None
+        return [value for found, value in self.headers if found == name]

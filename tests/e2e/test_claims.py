@@ -338,6 +338,37 @@ async def test_many_that_open_a_session_at_once_meet_in_one(groups: Groups, shar
     assert len(opened) > (shards > 1)
 
 
+@pytest.mark.parametrize("shards", [1, SHARDS])
+async def test_cookies_in_several_lines_find_their_session(groups: Groups, shards: int):
+    group = groups.start(shards=shards, app=VISITED)
+    seen: set[int] = set()
+    for number in range(2 * SHARDS):
+        cookie = ("Cookie", f"sid=apart-{number}")
+        others = [("Cookie", "a=b"), ("Cookie", "sid=")]
+        replies = [
+            told(await ask_raw(group, request_bytes("POST", "/visit", lines)))
+            for lines in ([cookie], [others[0], cookie], [*others, cookie], [cookie, others[0]])
+        ]
+        assert [reply["was_open"] for reply in replies] == [False, True, True, True]
+        assert len({reply["pid"] for reply in replies}) == 1
+        seen.add(replies[0]["pid"])
+    assert len(seen) == shards
+
+
+@pytest.mark.parametrize("shards", [1, SHARDS])
+async def test_two_different_names_in_one_header_are_refused(groups: Groups, shards: int):
+    group = groups.start(shards=shards, app=APP)
+    holders = {name: await claim(group, name) for name in ("a", "b")}
+    for both in (("a", "b"), ("b", "a"), ("a", "a"), ("a", "none")):
+        lines = [("x-claim", name) for name in both]
+        reply = await ask_raw(group, request_bytes("POST", "/call", lines))
+        if both == ("a", "a"):
+            assert told(reply)["pid"] == holders["a"]
+        else:
+            assert error_of(reply)[:2] == (400, "bad_session_id")
+            assert json.loads(reply.body)["error"]["param"] == "x-claim"
+
+
 async def test_a_session_that_is_opened_again_and_again_is_never_refused(groups: Groups):
     """Seeds race with closes: whoever comes late opens it anew, where it was or elsewhere."""
     group = groups.start(shards=SHARDS, app=APP)

@@ -198,6 +198,9 @@ def session_keys(script: Transcript) -> None:
         (("x-api-key", key),),
         (("authorization", f"Bearer {session_id}.{'0' * 32}"),),
         (("authorization", "Bearer sk-nothing"),),
+        (("x-api-key", key), ("x-api-key", key)),
+        (("x-api-key", "sk-nothing"), ("x-api-key", key)),
+        (("authorization", f"Bearer {key}"), ("authorization", "Bearer sk-nothing")),
         (),
     ):
         script.ask("POST", "/v1/chat/completions", body, headers=headers)

@@ -212,7 +212,7 @@ async def test_where_sessions_are_claimed_the_board_is_not_asked_for_them(
 ) -> None:
     shards = [await stage.shard(index, (ROLLOUT, MCP_SESSIONS)) for index in range(SHARDS)]
     await wait_until_async(lambda: stage.life.is_ready, "the router to be ready")
-    stage.group.board.beat(0, sessions=5)
+    stage.group.board.beat(1, sessions=5)
     beats = len(stage.life.beats)
     await wait_until_async(lambda: len(stage.life.beats) > beats, "a beat")
     client = await stage.client()

@@ -43,8 +43,12 @@ EPISODE = SessionKind(
 ids = st.text(string.ascii_letters + string.digits + "._~-", min_size=1, max_size=128)
 
 
-def headers(found: Mapping[bytes, bytes] | None = None) -> Callable[[bytes], bytes | None]:
-    return (found or {}).get
+def headers(found: Mapping[bytes, bytes] | None = None) -> Callable[[bytes], list[bytes]]:
+    return lines(*(found or {}).items())
+
+
+def lines(*found: tuple[bytes, bytes]) -> Callable[[bytes], list[bytes]]:
+    return lambda name: [value for header, value in found if header == name]
 
 
 def key_of(path: str, found: Mapping[bytes, bytes] | None = None) -> str | None:
@@ -277,3 +281,45 @@ def test_a_kind_that_has_only_a_header_reads_nothing_else():
 def test_the_ways_of_claimed_kinds_mean_nothing_for_rollouts():
     found = headers({b"x-token": TOKEN, b"cookie": COOKIE, b"mcp-session-id": b"m"})
     assert name_of((ROLLOUT,), "/mcp", found) is None
+
+
+# --- several lines of one header
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "header", "value"),
+    [
+        (ROLLOUT, "/v1/models", b"authorization", b"Bearer " + KEY),
+        (ROLLOUT, "/v1/models", b"x-api-key", KEY),
+        (CLAIMED[0], "/tools/x", b"x-token", TOKEN),
+        (ENVIRONMENT, "/x", b"x-env-token", ENV_TOKEN),
+        (MCP_SESSIONS, "/mcp", b"mcp-session-id", b"m"),
+    ],
+    ids=["bearer", "api-key", "episode", "environment", "mcp"],
+)
+def test_a_session_that_is_named_twice_is_refused_unless_both_are_the_same(
+    kind: SessionKind, path: str, header: bytes, value: bytes
+):
+    same = name_of((kind,), path, lines((header, value), (b"a", b"b"), (header, value)))
+    assert same == name_of((kind,), path, lines((header, value)))
+    assert same is not None
+    for other in (b"", b"x", value + b" ", value[:-1]):
+        for both in ((value, other), (other, value), (value, value, other)):
+            with pytest.raises(BadSessionIdError, match="different") as caught:
+                name_of((kind,), path, lines(*((header, each) for each in both)))
+            assert caught.value.param == header.decode()
+    under = "/v2/x" if path.startswith("/v1") else "/x"
+    if kind in (ROLLOUT, MCP_SESSIONS):
+        assert name_of((kind,), under, lines((header, value), (header, b"x"))) is None
+
+
+def test_cookies_in_several_lines_are_read_as_one():
+    apart = lines((b"cookie", b"a=b"), (b"x", b"y"), (b"cookie", COOKIE), (b"cookie", b"c=d"))
+    assert name_of(CLAIMED, "/x", apart) == Named(ENVIRONMENT, "by-cookie")
+    twice = lines((b"cookie", b"env=bad"), (b"cookie", COOKIE))
+    assert name_of(CLAIMED, "/x", twice) == Named(ENVIRONMENT, "by-cookie")
+    assert name_of(CLAIMED, "/x", lines((b"cookie", COOKIE), (b"cookie", b"env=bad"))) is None
+
+
+def test_a_cookie_with_an_escape_of_no_byte_names_nothing():
+    assert name_of(CLAIMED, "/x", lines((b"cookie", b'env="\\777"'))) is None

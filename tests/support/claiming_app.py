@@ -17,6 +17,8 @@ import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.requests import HTTPConnection
+
 from sessions.episode_errors import EpisodeNotRunningError
 from sessions.errors import ClientVisibleError, UnknownPathError
 from sessions.routing.claim_keys import claim_key
@@ -76,7 +78,7 @@ class ClaimingApp:
             if scope["path"] in ("/seed", "/close"):
                 told = await self._answer_body(scope["path"], await _body_of(receive))
             else:
-                told = await self._answer(scope["path"], headers)
+                told = await self._answer(scope, headers)
             status = 200
         except ClientVisibleError as error:
             told, status = json.loads(error.body), error.status
@@ -101,7 +103,8 @@ class ClaimingApp:
         self._counts[name] = 0
         self._opened += 1
 
-    async def _answer(self, path: str, headers: dict[bytes, bytes]) -> dict[str, object]:
+    async def _answer(self, scope: Message, headers: dict[bytes, bytes]) -> dict[str, object]:
+        path = scope["path"]
         if path == "/where":
             return {"pid": os.getpid()}
         if path == "/claim":
@@ -110,7 +113,7 @@ class ClaimingApp:
             self._counts[name] = 0
             return {"pid": os.getpid()}
         if path == "/visit":
-            name = headers[b"cookie"].decode().partition("=")[2]
+            name = HTTPConnection(dict(scope)).cookies["sid"]
             was_open = name in self._counts
             if not was_open:
                 await self._open(name, VISITS)

@@ -134,7 +134,7 @@ def test_has_llhttp_judge_exactly_one_head(more: bytes):
     "value", [b"", b"h:80", b"[::1]:8000", b"a_b.c-d", b"127.0.0.1 \t", b"h%20:1"]
 )
 def test_takes_a_host_that_is_one(value: bytes):
-    assert head_of(raw_of(b"Host: " + value, host=False)).header(b"host") == value
+    assert head_of(raw_of(b"Host: " + value, host=False)).values(b"host") == [value]
 
 
 def test_takes_http_1_0_without_host():

@@ -25,11 +25,11 @@ def head(
     )
 
 
-def test_header_gives_the_first_value_or_none():
+def test_the_values_of_a_header_are_those_of_all_its_lines_in_order():
     found = head(headers=[(b"a", b"1"), (b"b", b""), (b"a", b"2")])
-    assert found.header(b"a") == b"1"
-    assert found.header(b"b") == b""
-    assert found.header(b"c") is None
+    assert found.values(b"a") == [b"1", b"2"]
+    assert found.values(b"b") == [b""]
+    assert found.values(b"c") == []
 
 
 @pytest.mark.parametrize(
