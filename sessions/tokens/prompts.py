@@ -43,6 +43,7 @@ from sessions.tokens.templates import (
     read_shipped_template,
 )
 from sessions.tokens.tokenizer import PACKAGE_PREFIX, Tokenizer, load_tokenizer
+from sessions.tokens.typescript import typescript_of
 
 _log = logging.getLogger("sessions.tokens")
 
@@ -177,7 +178,7 @@ class PromptBuilder:
                     param=f"messages[{index}].role",
                 )
         preamble = self._preamble_for(last_assistant)
-        rendering = Rendering(self._template, tools, kwargs)
+        rendering = self._rendering(tools, kwargs)
         before = rendering.text(preamble, add_generation_prompt=False, own_count=len(preamble))
         after = rendering.text(
             [*preamble, *new],
@@ -219,9 +220,15 @@ class PromptBuilder:
         known = normalise_messages(messages)
         if not known:
             raise RequestError("messages must not be empty", param="messages")
-        rendering = Rendering(self._template, tools, kwargs)
+        rendering = self._rendering(tools, kwargs)
         text = rendering.text(known, add_generation_prompt=add_generation_prompt)
         return self.tokenizer.encode(text)
+
+    def _rendering(self, tools: object, kwargs: Mapping[str, object]) -> Rendering:
+        """A request's way through the template, with its tools in the spelling of the family."""
+        name = self.family.typescript_kwarg
+        told = typescript_of(tools) if name and name not in kwargs else None
+        return Rendering(self._template, tools, kwargs if told is None else {**kwargs, name: told})
 
     def _merge(self, checkpoint: Sequence[int], suffix: list[int]) -> Joint:
         kept = len(checkpoint)
@@ -244,7 +251,7 @@ class PromptBuilder:
         return [*self._preamble[:-1], {**self._preamble[-1], "tool_calls": bare}]
 
     def _find_preamble(self) -> list[dict[str, object]]:
-        rendering = Rendering(self._template, None, self.template_kwargs_of(None))
+        rendering = self._rendering(None, self.template_kwargs_of(None))
         reasons = []
         for roles in _PREAMBLES:
             preamble = [_DUMMIES[role] for role in roles]

@@ -284,6 +284,28 @@ def test_no_tools_may_be_said_in_two_ways(builder: PromptBuilder, tools: list[An
     assert builder.first([USER], tools) == builder.first([USER])
 
 
+# Tools in another spelling.
+
+
+def test_tools_are_told_as_typescript_where_the_family_wants_it():
+    told = "{{ tools_ts if tools_ts is defined else tools|tojson }}"
+    builder = small_builder(told + PLAIN, replace(DEFAULT, typescript_kwarg="tools_ts"))
+
+    def text_of(tools: list[Any], kwargs: dict[str, Any] | None = None) -> str:
+        first = builder.tokenizer.decode(builder.first([USER], tools, kwargs))
+        # A later turn is told of them in the same way, or its suffix would be another one.
+        assert builder.next([], REPLY, [USER], tools, kwargs)
+        return first.removesuffix("[user:hi][assistant:")
+
+    assert text_of(TOOLS) == (
+        "# Tools\n\n## functions\nnamespace functions {\ntype f = (_: {}) => any;\n}\n"
+    )
+    assert text_of(TOOLS, {"tools_ts": "mine"}) == "mine"
+    odd = [{"type": "function", "function": {"name": "f", "parameters": {"properties": 1}}}]
+    assert text_of(odd) == json.dumps(odd)
+    assert "tools_ts" not in builder.template_kwargs_of(None)
+
+
 # Template kwargs.
 
 

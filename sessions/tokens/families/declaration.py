@@ -65,6 +65,8 @@ class Family:
         template_texts: What that template finds under these names, if models share it.
         fixed_kwargs: Template kwargs that a request may not change.
         thinking: The thinking switch; None if the template reads a kwarg as it is.
+        typescript_kwarg: Template kwarg that tells the tools as TypeScript; empty if they are told
+            only as they are. A request may set it itself.
         append_roles: Roles that may follow a sampled reply.
         end_of_turn: Token after which the template writes `after_turn`, but at which sampling
             stops; empty if sampled and rendered turns end alike.
@@ -85,6 +87,7 @@ class Family:
     template_texts: Mapping[str, str] = field(default_factory=_nothing)
     fixed_kwargs: Mapping[str, object] = field(default_factory=_nothing)
     thinking: ThinkingSwitch | None = None
+    typescript_kwarg: str = ""
     append_roles: frozenset[str] = ALL_ROLES
     end_of_turn: str = ""
     after_turn: str = ""
