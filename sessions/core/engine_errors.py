@@ -14,7 +14,7 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from sessions.core.json_text import Json, parse_engine_json, render_json
+from sessions.core.json_text import Json, JsonObject, parse_engine_json, render_json
 from sessions.core.replay_fields import blank_replay
 from sessions.errors import ContextLengthError, error_body
 
@@ -36,9 +36,18 @@ def is_error(status: int) -> bool:
     return status >= _ERROR_FROM
 
 
-def context_error_of(status: int, body: bytes) -> ContextLengthError | None:
-    """The error for a prompt that the engine cannot hold, or None if it refused something else."""
-    if status not in _OVERFLOW_STATUSES:
+def context_error_of(status: int, body: bytes, asked: JsonObject) -> ContextLengthError | None:
+    """The error for a prompt that the engine cannot hold, or None if it refused something else.
+
+    Args:
+        status: The engine's.
+        body: Likewise.
+        asked: The client's request. For a full context vLLM says that no token is left to sample,
+            in the words with which it refuses a client that asks for none.
+    """
+    limit = asked.get("max_completion_tokens", asked.get("max_tokens"))
+    asks_for_none = type(limit) is int and limit < 1
+    if status not in _OVERFLOW_STATUSES or asks_for_none:
         return None
     message, code = message_and_code_of(body)
     if code == ContextLengthError.code or _OVERFLOW_WORDS.search(message):

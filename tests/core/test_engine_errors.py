@@ -23,29 +23,40 @@ OVERFLOWS = [
 @pytest.mark.parametrize("wrap", [True, False])
 def test_a_prompt_that_the_engine_cannot_hold_is_known_by_its_words(message: str, *, wrap: bool):
     flat = {"object": "error", "message": message, "type": "BadRequestError", "code": 400}
-    error = context_error_of(400, json.dumps({"error": flat} if wrap else flat).encode())
+    error = context_error_of(400, json.dumps({"error": flat} if wrap else flat).encode(), {})
     assert error is not None
     assert (error.status, error.code, error.param) == (400, "context_length_exceeded", "messages")
     assert error.message == message
     assert error.headers[1] == ("x-should-retry", "false")
 
 
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a_client_that_asks_for_no_token_is_told_what_it_asked(name: str):
+    body = OVERFLOWS[-1].encode()
+    assert context_error_of(400, body, {name: 0}) is None
+    assert context_error_of(400, body, {name: -1}) is None
+    for other in (1, None, True, "x"):
+        assert context_error_of(400, body, {name: other}) is not None
+
+
 def test_a_prompt_that_the_engine_cannot_hold_is_known_by_its_code():
     body = b'{"error":{"message":"no","code":"context_length_exceeded"}}'
-    assert context_error_of(400, body) is not None
+    assert context_error_of(400, body, {}) is not None
 
 
 def test_an_overflow_in_plain_text_is_known_too():
-    assert context_error_of(413, b"exceeds the model's maximum context length") is not None
+    assert context_error_of(413, b"exceeds the model's maximum context length", {}) is not None
 
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
 def test_other_statuses_are_no_overflow(status: int):
-    assert context_error_of(status, OVERFLOWS[0].encode()) is None
+    assert context_error_of(status, OVERFLOWS[0].encode(), {}) is None
 
 
 def test_other_refusals_are_no_overflow():
-    assert context_error_of(400, b'{"message":"temperature must be positive","code":400}') is None
+    assert (
+        context_error_of(400, b'{"message":"temperature must be positive","code":400}', {}) is None
+    )
 
 
 @pytest.mark.parametrize(
