@@ -50,6 +50,8 @@ def _reasoning_in(text: str) -> tuple[str | None, str]:
     """Reasoning, None if there is none, and what follows it."""
     end = _REASONING_END.search(text)
     thought, rest = (text, "") if end is None else (text[: end.start()], text[end.end() :])
+    if end is not None and not end[0]:
+        rest = rest.replace(THINK_END, "", 1)  # a call ended it; the tag after it is no text
     return thought.replace(THINK, "", 1) or None, rest
 
 

@@ -21,6 +21,7 @@ EMPTY = "<think>\n\n</think>\n\n"
         ("<think>hmm", "hmm", ""),
         ("", None, ""),
         (f"{EMPTY}{CALL}", "\n\n", f"\n\n{CALL}"),
+        (f"<think>\n{CALL}\n</think>\n\nok", "\n", f"{CALL}\n\n\nok"),
     ],
 )
 def test_reasoning_goes_on_until_it_is_ended(text: str, reasoning: str | None, content: str):
