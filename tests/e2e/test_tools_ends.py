@@ -233,3 +233,28 @@ async def test_an_episode_is_played_to_its_end_while_the_group_serves_on_before_
     assert (await played.end())["total"] == 9
     group.signal("arbiter", signal.SIGTERM)  # nothing is left to wait for
     assert await asyncio.to_thread(group.wait_exit) == 0
+
+
+@SHAPES
+async def test_an_episode_that_needs_no_call_any_more_ends_with_its_result_while_the_group_stops(
+    groups: Groups, agents: Agents, shape: Topology
+):
+    """R-T34: without a drain delay no new connection is taken, and nothing is begun anew."""
+    group = shape.start(groups, APP)
+    played = await agents.begin(group.url, "stops")
+    await played.add(1)
+    group.signal("arbiter", signal.SIGTERM)
+    for _ in range(POLLS):
+        try:
+            reply = await played.call("total")
+        except httpx.TransportError:
+            break
+        if reply.status_code == 200:  # it was not told yet
+            assert reply.json()["total"] == 1
+        else:
+            assert error_of(reply) == (503, "not_ready")
+        await asyncio.sleep(0.02)
+    else:
+        pytest.fail("the group takes new connections")
+    assert (await played.end())["total"] == 1
+    assert await asyncio.to_thread(group.wait_exit) == 0
