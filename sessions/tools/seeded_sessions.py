@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Protocol
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from sessions.episode_errors import DuplicateClaimError
-from sessions.errors import OverloadedError, draining_error
+from sessions.errors import InternalError, OverloadedError, draining_error
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import ENVIRONMENT, ROLLOUT_STOP
 from sessions.session_errors import ReleaseFailedError, SeedMismatchError
@@ -31,8 +31,6 @@ from sessions.tools.session_endings import Ending, SessionEndings, released_erro
 
 _log: Final = logging.getLogger(__name__)
 _DIGEST_BYTES: Final = 16
-_WAITS: Final = 3  # of a release, each of one budget: for calls, for a verdict, for the environment
-_SLACK_S: Final = 1.0  # over them, for what stands around it
 _LOOKS: Final = 4  # in the time after which a session expires
 
 
@@ -42,7 +40,7 @@ class SessionHooks(Protocol):
     async def seed(self, request: dict[str, Any], session: SeededSession) -> Mapping[str, Any]:
         """Fill it."""
 
-    async def close(self, session: SeededSession) -> None:
+    def close(self, session: SeededSession) -> Coroutine[Any, Any, None]:
         """Give up what it has."""
 
 
@@ -57,7 +55,7 @@ class _Seat:
         seeding: Ends when it is open.
         closing: Its release, if that has begun; a failed one is begun again.
         claims: What this shard holds of it.
-        is_begun: Whether the environment has seen it.
+        is_kept: Whether the environment may have something of it.
     """
 
     session: SeededSession
@@ -66,7 +64,7 @@ class _Seat:
     seeding: asyncio.Future[None]
     closing: asyncio.Task[None] | None = None
     claims: list[bytes] = field(default_factory=list)
-    is_begun: bool = False
+    is_kept: bool = False
 
     @property
     def is_ready(self) -> bool:
@@ -192,16 +190,13 @@ class SeededSessions:
             seat.closing = self._begin_closing(seat, Ending.CLOSED)
 
     async def sweep(self) -> None:
-        """Take no more sessions and release all; what does not end in time is left behind."""
+        """Take no more sessions and release all; what does not end in its time is left behind."""
         self._is_sweeping = True
         if self._timer is not None:
             self._timer.cancel()
         closings = [self._begin_closing(seat, Ending.CLOSED) for seat in self._seats.values()]
         if closings:
-            limit_s = _WAITS * self._context.cleanup_s + _SLACK_S
-            _, left = await asyncio.wait(closings, timeout=limit_s)
-            if left:
-                _log.error("sessions were not released count=%d", len(left))
+            await asyncio.wait(closings)  # each ends in a bounded time
 
     # --- how they begin
 
@@ -251,12 +246,16 @@ class SeededSessions:
                 taken = f"rollout {name!r} has a session already"
                 await self._claim(seat, claim_key(ROLLOUT_STOP, name), taken)
                 self.stops.add(name, session.stop)
-            seat.is_begun = True
+            seat.is_kept = True
             told = await self._hooks.seed(request, session)
             session.told = msgspec.to_builtins(dict(told or {}), str_keys=True)
-        except Exception:
-            await self._release(seat)
-            self._forget(seat)
+        except (Exception, asyncio.CancelledError) as error:
+            if seat.closing is None:
+                await self._release(seat)
+            if seat.closing is None:  # else the close goes on from here
+                self._forget(seat)
+            if isinstance(error, asyncio.CancelledError):
+                raise InternalError("the environment cancelled the seed") from error
             raise
 
     async def _claim(self, seat: _Seat, key: bytes, taken: str) -> None:
@@ -277,9 +276,10 @@ class SeededSessions:
     async def _close(self, seat: _Seat, ending: Ending) -> None:
         seat.session.close()  # first: what waits for the seed must not use it
         seat.seeding.cancel()
-        await asyncio.wait((seat.seeding,))
-        if not self._is_there(seat):
-            return  # the seed failed in this very turn, and released it
+        _, left = await asyncio.wait((seat.seeding,), timeout=self._context.cleanup_s)
+        if left:
+            _log.error("a seed does not end session=%r", seat.session.id)
+            raise _failed_error(seat.session)
         if not seat.claims:
             assert seat.closing is not None  # noqa: S101 - for the type checker: this runs in it
             # Cancelled while it was being claimed; the environment has not seen it.
@@ -292,11 +292,8 @@ class SeededSessions:
         seat.claims.remove(seat.key)  # kept by the ending
         self._forget(seat)
 
-    def _is_there(self, seat: _Seat) -> bool:
-        return self._seats.get(seat.session.id) is seat
-
     async def _release(self, seat: _Seat) -> None:
-        """Let the environment release a session that it has seen, in a bounded time.
+        """Let the environment give up what it has of a session, in a bounded time; once.
 
         Raises:
             ReleaseFailedError: It could not.
@@ -306,17 +303,19 @@ class SeededSessions:
         limit_s = self._context.cleanup_s
         for work in (session.served, session.verdicts):
             await work.wait_ended(limit_s)
-        if not seat.is_begun:
+        if not seat.is_kept:
             return
+        closing = asyncio.create_task(self._hooks.close(session))
+        closing.add_done_callback(_note_end)
         try:
-            async with asyncio.timeout(limit_s):
-                await self._hooks.close(session)
-        except Exception as error:
+            if not (await asyncio.wait((closing,), timeout=limit_s))[0]:
+                raise TimeoutError  # noqa: TRY301 - as if the environment had raised it
+            closing.result()
+        except (Exception, asyncio.CancelledError) as error:
+            closing.cancel()
             _log.exception("release failed session=%r", session.id)
-            raise ReleaseFailedError(
-                f"session {session.id!r} could not be released, close it again;"
-                " the server's log says why"
-            ) from error
+            raise _failed_error(session) from error
+        seat.is_kept = False
 
     def _forget(self, seat: _Seat) -> None:
         del self._seats[seat.session.id]
@@ -350,6 +349,12 @@ class SeededSessions:
                 seat.closing = self._begin_closing(seat, Ending.EXPIRED)
         if self._seats:
             self._watch()
+
+
+def _failed_error(session: SeededSession) -> ReleaseFailedError:
+    return ReleaseFailedError(
+        f"session {session.id!r} could not be released, close it again; the server's log says why"
+    )
 
 
 def _note_end(task: asyncio.Future[Any]) -> None:

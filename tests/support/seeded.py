@@ -5,6 +5,7 @@ Spec: docs/architecture.md#tests
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from typing import Any, Final
 
 import httpx
 
+from sessions.routing.claim_keys import claim_key
+from sessions.routing.claimed_kinds import ENVIRONMENT
+from sessions.tools.claims import LocalClaims
 from sessions.tools.context import ToolContext
 from tests.support.episodes import Run, context_of
 from tests.support.resources_app import CounterResources
@@ -91,6 +95,31 @@ class Scene:
     async def close(self, session_id: str) -> httpx.Response:
         """The reply to a close that names its session."""
         return await self.ask("/close_session", {FIELD: session_id})
+
+
+class GatedClaims(LocalClaims):
+    """Claims that can be looked at, and made to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = 0
+
+    async def claim(self, key: bytes) -> None:
+        self.waiting += 1
+        try:
+            await self.gate.wait()
+        finally:
+            self.waiting -= 1
+        await super().claim(key)
+
+    def holds(self, name: str, kind: str = ENVIRONMENT) -> bool:
+        return claim_key(kind, name) in self._held
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
 
 
 def seed_body(session_id: str | None = None, **payload: object) -> dict[str, object]:

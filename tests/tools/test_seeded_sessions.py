@@ -1,4 +1,4 @@
-"""Seeds and closes that come twice, at once, too late, or fail; sessions that nobody uses."""
+"""Seeds that come twice, at once, or fail; rollouts; sessions that nobody uses; the end."""
 
 from __future__ import annotations
 
@@ -10,35 +10,9 @@ import pytest
 
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import ENVIRONMENT, ROLLOUT_STOP
-from sessions.tools.claims import LocalClaims
 from tests.support.episodes import context_of, wait_for
 from tests.support.rollouts import error_of
-from tests.support.seeded import FIELD, Scene, open_scene, seed_body, seeding_of
-
-
-class GatedClaims(LocalClaims):
-    """Claims that can be looked at, and made to wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.waiting = 0
-
-    async def claim(self, key: bytes) -> None:
-        self.waiting += 1
-        try:
-            await self.gate.wait()
-        finally:
-            self.waiting -= 1
-        await super().claim(key)
-
-    def holds(self, name: str, kind: str = ENVIRONMENT) -> bool:
-        return claim_key(kind, name) in self._held
-
-    @property
-    def count(self) -> int:
-        return len(self._held)
+from tests.support.seeded import FIELD, GatedClaims, Scene, open_scene, seed_body, seeding_of
 
 
 @pytest.fixture
@@ -159,125 +133,6 @@ async def test_a_session_more_than_the_share_is_told_to_come_again(scene: Scene)
     await scene.seed("s1")
     await scene.close("s1")
     await scene.seed("s4")
-
-
-# --- closes
-
-
-async def test_a_close_that_comes_again_says_so(scene: Scene):
-    first = await scene.seed("s1")
-    told = [(await scene.close("s1")).json() for _ in range(3)]
-    assert [reply["status"] for reply in told] == ["closed", "already_closed", "already_closed"]
-    assert told[0][FIELD] == "s1"
-    assert scene.environment.closed == {"s1": 1}
-    reply = await scene.ask("/total", None, first.cookie)
-    assert code_of(reply, 410) == "session_not_open"
-    assert "it was closed, not running on this server" in reply.json()["error"]["message"]
-
-
-async def test_closes_at_once_release_once(scene: Scene):
-    await scene.seed("s2")
-    runs = [scene.begin("/close_session", {FIELD: "s2"}) for _ in range(5)]
-    statuses = sorted([(await run.reply()).json()["status"] for run in runs])
-    assert statuses == ["already_closed"] * 4 + ["closed"]
-    assert scene.environment.closed == {"s2": 1}
-
-
-async def test_what_never_was_seeded_is_closed_and_cannot_be_seeded_later(
-    scene: Scene, claims: GatedClaims
-):
-    for _ in range(2):
-        reply = await scene.close("s1")
-        assert (reply.status_code, reply.json()["status"]) == (200, "never_seeded")
-    assert claims.holds("s1"), "so that a seed that comes late finds it"
-    late = await scene.try_seed("s1")
-    assert code_of(late, 409) == "session_released"
-    assert scene.environment.seeded == {}
-
-
-async def test_a_seed_during_the_close_of_what_never_was_seeded_is_refused(
-    scene: Scene, claims: GatedClaims
-):
-    claims.gate.clear()
-    closes = [scene.begin("/close_session", {FIELD: "s1"}) for _ in range(3)]
-    await wait_for(lambda: claims.waiting == 1)
-    assert code_of(await scene.try_seed("s1"), 409) == "session_released"
-    claims.gate.set()
-    for close in closes:
-        assert (await close.reply()).json()["status"] == "never_seeded"
-
-
-async def test_a_close_during_the_seed_ends_it(scene: Scene, claims: GatedClaims):
-    run = scene.begin("/seed_session", seed_body("s1", hold=True))
-    await wait_for(lambda: scene.environment.holding == 1)
-    assert (await scene.close("s1")).json()["status"] == "closed"
-    assert code_of(await run.reply(), 409) == "session_released"
-    assert scene.environment.closed == {"s1": 1}
-    assert code_of(await scene.try_seed("s1", hold=True), 409) == "session_released"
-
-
-async def test_a_close_during_the_claim_of_a_seed_ends_it(scene: Scene, claims: GatedClaims):
-    claims.gate.clear()
-    run = scene.begin("/seed_session", seed_body("s1"))
-    await wait_for(lambda: claims.waiting == 1)
-    close = scene.begin("/close_session", {FIELD: "s1"})
-    assert code_of(await run.reply(), 409) == "session_released"
-    claims.gate.set()
-    assert (await close.reply()).json()["status"] == "closed"
-    assert (scene.environment.seeded, scene.environment.closed) == ({}, {})
-    assert code_of(await scene.try_seed("s1"), 409) == "session_released"
-    assert scene.environment.open_sessions == 0
-
-
-async def test_a_close_ends_the_calls_that_run(scene: Scene):
-    first = await scene.seed("s1")
-    scene.environment.verifying = asyncio.Event()
-    runs = [scene.begin(path, None, first.cookie) for path in ("/wait", "/verify")]
-    (session,) = [seat.session for seat in scene.environment._sessions._seats.values()]
-    await wait_for(lambda: session.uses == 2)
-    assert (await scene.close("s1")).json()["status"] == "closed"
-    for run in runs:
-        assert code_of(await run.reply(), 410) == "session_not_open"
-
-
-async def test_a_release_that_fails_is_told_and_tried_again_by_the_next_close(scene: Scene):
-    first = await scene.seed("s1", stuck=2)
-    for _ in range(2):
-        reply = await scene.close("s1")
-        assert code_of(reply, 500) == "release_failed"
-        assert reply.headers["x-should-retry"] == "true"
-        assert "disk" not in reply.text
-        assert code_of(await scene.ask("/total", None, first.cookie), 410) == "session_not_open"
-        assert code_of(await scene.try_seed("s1", stuck=2), 409) == "session_released"
-    assert (await scene.close("s1")).json()["status"] == "closed"
-    assert (await scene.close("s1")).json()["status"] == "already_closed"
-    assert scene.environment.closed == {"s1": 1}
-
-
-async def test_a_release_that_does_not_end_in_its_budget_failed(claims: GatedClaims):
-    async with open_scene(context_of(claims=claims, cleanup_s=0.05)) as scene:
-        await scene.seed("s1")
-        release, stuck = scene.environment.close, asyncio.Event()
-
-        async def never(_session: object) -> None:
-            await stuck.wait()
-
-        scene.environment.close = never  # type: ignore[method-assign, assignment]
-        assert code_of(await scene.close("s1"), 500) == "release_failed"
-        scene.environment.close = release  # type: ignore[method-assign]
-        assert (await scene.close("s1")).json()["status"] == "closed"
-
-
-async def test_so_many_ends_are_remembered_and_no_more(scene: Scene, claims: GatedClaims):
-    for number in range(10):
-        await scene.seed(f"s{number}")
-        await scene.close(f"s{number}")
-    assert claims.count == 4
-    assert [(await scene.close(f"s{n}")).json()["status"] for n in (9, 5)] == [
-        "already_closed",
-        "never_seeded",
-    ]
-    assert claims.count == 4
 
 
 # --- rollouts
