@@ -19,6 +19,7 @@ from http import HTTPStatus
 from sessions.core.sampled import shown_text
 from sessions.core.shared_text import IdsText
 from sessions.core.taken_reply import TakenReply, read_taken
+from sessions.core.turn_facts import TurnFacts, blobs_of
 from sessions.engine.engine import Engine, EngineReply, EngineRequest, Headers
 from sessions.errors import EngineReplyUnusableError
 from sessions.replay.blobs import ReplayStore
@@ -59,7 +60,11 @@ class Asking:
 
     @asynccontextmanager
     async def ask(
-        self, session_id: str, request: EngineRequest, prompt: IdsText
+        self,
+        session_id: str,
+        request: EngineRequest,
+        prompt: IdsText,
+        base: TurnFacts | None = None,
     ) -> AsyncIterator[Received]:
         """Send a request and read the reply.
 
@@ -67,6 +72,7 @@ class Asking:
             session_id: Whose blobs the reply's are.
             request: The request.
             prompt: The ids that it sends.
+            base: The turn that it goes on from; the reply's blobs are compared with those of it.
 
         Yields:
             The reply. Set `is_kept` to keep its blobs.
@@ -80,7 +86,8 @@ class Asking:
         def open_sink(status: int, _headers: Headers) -> Intake | None:
             nonlocal intake
             if status == HTTPStatus.OK:
-                intake = Intake(self._replay, session_id, self._budget)
+                after = {} if base is None else blobs_of(base)
+                intake = Intake(self._replay, session_id, self._budget, after)
             return intake
 
         taken: TakenText | None = None

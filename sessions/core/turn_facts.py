@@ -79,6 +79,11 @@ class TurnFacts:
     replay_error: str = ""
 
 
+def blobs_of(facts: TurnFacts) -> dict[str, ReplayBlob]:
+    """The replay blobs of a turn by field."""
+    return {field: rows.source for field, rows in facts.replay.items() if rows.source is not None}
+
+
 def facts_of(
     sampled: Sampled,
     *,

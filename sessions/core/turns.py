@@ -117,6 +117,7 @@ class TurnRunner:
                 affinity=session.session_id,
             ),
             prepared.prompt_text,
+            None if prepared.plan.base is None else prepared.plan.base.facts,
         )
         async with asked as received:
             if received.taken is None:

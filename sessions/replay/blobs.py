@@ -135,12 +135,14 @@ class ReplayStore(Protocol):
         """Bytes that the store holds now, shared prefixes once, unfinished blobs included."""
         ...
 
-    def begin(self, session_id: str, field: str) -> BlobWriter:
+    def begin(self, session_id: str, field: str, after: ReplayBlob | None = None) -> BlobWriter:
         """Begin a blob.
 
         Args:
             session_id: The session that it belongs to.
             field: The name of its JSON member; blobs of one field share prefixes.
+            after: A blob of that field that this one may go on from; None for the newest. A wrong
+                one costs nothing but room.
         """
         ...
 

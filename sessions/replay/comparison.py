@@ -1,6 +1,7 @@
 """What a growing blob shares with earlier ones of its session, found by comparing while it arrives.
 
-The blob is compared with the newest one of its field. Where that one goes on differently, or ends,
+The blob is compared with the one that its turn goes on from, or else with the newest one of its
+field. Where that one goes on differently, or ends,
 another that has the same first bytes may go on equally (a sibling in a tree, a turn tried again):
 it is then compared with that one. When none does, the rest is the blob's own.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from sessions.replay.blob import StoredBlob
+from sessions.replay.blobs import ReplayBlob
 from sessions.replay.extents import Extent, prefix, total_bytes
 from sessions.replay.session_blobs import SessionBlobs
 
@@ -32,13 +34,20 @@ _AHEAD_BYTES: Final = 1 << 20
 class Comparison:
     """Compares one blob's body from its first byte on; see the module docstring."""
 
-    def __init__(self, blobs: SessionBlobs, field: str, scratch: bytearray) -> None:
-        """Begin with the newest blob of the field.
+    def __init__(
+        self,
+        blobs: SessionBlobs,
+        field: str,
+        scratch: bytearray,
+        after: ReplayBlob | None = None,
+    ) -> None:
+        """Begin with one blob.
 
         Args:
             blobs: Of the session.
             field: Of the blob that arrives.
             scratch: Room to read into; shared by all comparisons of one thread.
+            after: The blob to begin with, if the session has it still; else the field's newest.
         """
         self._blobs = blobs
         self._field = field
@@ -50,7 +59,7 @@ class Comparison:
         self.place = 0
         self.is_over = False
         self.wants_disk = False
-        first = blobs.latest(field)
+        first = blobs.known(field, after) or blobs.latest(field)
         if first is None:
             self.is_over = True
         else:

@@ -74,14 +74,14 @@ class FileReplayStore:
         self._reap()
         return dataclasses.replace(self._tally)
 
-    def begin(self, session_id: str, field: str) -> StoreWriter:
+    def begin(self, session_id: str, field: str, after: ReplayBlob | None = None) -> StoreWriter:
         """Begin a blob; see `ReplayStore.begin`."""
         self._reap()
         blobs = self._sessions.get(session_id)
         if blobs is None:
             blobs = SessionBlobs(session_id, self._files, self._tally, self._on_empty)
             self._sessions[session_id] = blobs
-        comparison = Comparison(blobs, field, self._scratch)
+        comparison = Comparison(blobs, field, self._scratch, after)
         appender = Appender(blobs.space)
         if self._threads is not None:
             appender = QueuedAppender(blobs.space, self._threads)

@@ -20,7 +20,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from sessions.errors import LocalProtocolError
@@ -35,6 +37,7 @@ _TEXT_STEP_BYTES: Final = 16 * 1024
 # Further blobs of one reply stay text: twice the 128 choices that engines allow, both fields, and
 # room (a guess).
 MAX_BLOBS: Final = 1024
+_NOTHING: Final[Mapping[str, ReplayBlob]] = MappingProxyType({})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -67,17 +70,25 @@ class Intake:
     `finish` gives what was taken; `abort` must be called at last, whether that failed or not.
     """
 
-    def __init__(self, store: ReplayStore, session_id: str, budget: IngestBudget) -> None:
+    def __init__(
+        self,
+        store: ReplayStore,
+        session_id: str,
+        budget: IngestBudget,
+        after: Mapping[str, ReplayBlob] = _NOTHING,
+    ) -> None:
         """Begin with an empty reply.
 
         Args:
             store: Where the blobs go.
             session_id: Whose reply it is.
             budget: What the reply holds is charged there.
+            after: The blobs that those of the reply may go on from, by field.
         """
         self.fed_bytes = 0
         self._store = store
         self._session_id = session_id
+        self._after = dict(after)  # of fields that had no blob in this reply yet
         self._holder = budget.open()
         self._scanner = TextScanner()
         self._token = secrets.token_hex(16)
@@ -175,7 +186,8 @@ class Intake:
             if blob.writer is None:
                 if self._unfinished(blob.field):
                     return piece
-                blob.writer = self._store.begin(self._session_id, blob.field)
+                after = self._after.pop(blob.field, None)
+                blob.writer = self._store.begin(self._session_id, blob.field, after)
             # A copy can be searched and compared, a view cannot; while it is in the cache it costs
             # a fifth of what it saves (measured).
             data = bytes(piece)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from sessions.replay.blob import BlobText, StoredBlob
+from sessions.replay.blobs import ReplayBlob
 from sessions.replay.extents import Extent, prefix
 from sessions.replay.regions import Region
 from sessions.replay.session_file import Files
@@ -53,6 +54,11 @@ class SessionBlobs:
     def latest(self, field: str) -> StoredBlob | None:
         """The newest blob of a field."""
         return next(reversed(self._live.get(field, {})), None)
+
+    def known(self, field: str, blob: ReplayBlob | None) -> StoredBlob | None:
+        """A blob if it is one of a field that may be shared, else None."""
+        is_known = isinstance(blob, StoredBlob) and blob in self._live.get(field, {})
+        return blob if is_known and isinstance(blob, StoredBlob) else None
 
     def going_on(self, field: str, extents: list[Extent], place: int) -> Iterator[StoredBlob]:
         """Blobs whose body has the same first bytes and is longer; the newest first.

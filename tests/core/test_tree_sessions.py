@@ -14,6 +14,7 @@ from sessions.client.samples import Samples, parse_samples
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree
 from sessions.engine.engine import EngineReply
+from sessions.replay.session_blobs import CANDIDATES
 from sessions.sample_errors import SampleHookError
 from sessions.turn_errors import TruncatedTurnError, TurnLimitError
 from tests.support.desk import Desk, assistant, body_of, is_recorded
@@ -151,15 +152,15 @@ async def test_a_failed_turn_leaves_a_tree_as_it_was(open_desk: OpenDesk):
         assert await desk.read(session) == before
 
 
-def with_rows(desk: Desk) -> Callable[..., EngineReply]:
-    """The same, with the rows that it is asked for."""
+def with_rows(desk: Desk, width: int = 8, shift: int = 0) -> Callable[..., EngineReply]:
+    """The same, with the rows that it is asked for; shifted, they have other numbers."""
 
     def answer(request: dict[str, Any]) -> EngineReply:
         document = desk.document(f"re: {request['messages'][-1]['content']}")
         meta = document["choices"][0]["meta_info"]
         start = request.get("routed_experts_start_len", 0)
         end = len(request["input_ids"]) + len(meta["output_token_logprobs"]) - 1
-        rows = rows_for(end - start, 1, 8, start=start)
+        rows = rows_for(end - start, 1, width, start=start) + (shift << 20)
         meta["routed_experts"] = base64.b64encode(rows.tobytes()).decode()
         return json_reply(document)
 
@@ -266,3 +267,22 @@ async def test_a_linear_session_can_be_rewarded_too_and_tells_nothing_else(open_
         assert (plain.reward, sorted(plain.metadata)) == (None, ["lifecycle"])
         assert (rewarded.reward, sorted(rewarded.metadata)) == (1, ["lifecycle", "reward"])
         assert plain.loss_mask.tolist() == rewarded.loss_mask.tolist()
+
+
+async def test_a_turn_shares_its_rows_with_its_parent_whatever_came_since(open_desk: OpenDesk):
+    async with open_desk(routing_replay=True) as desk:
+        desk.engine.answers = [with_rows(desk, width=250)]
+        session = desk.open(mode="tree")
+        await desk.chat(session, "one " * 100)
+        for number in range(CANDIDATES + 1):
+            # Rows of another conversation begin differently.
+            desk.engine.answers = [with_rows(desk, width=250, shift=number + 1)]
+            await desk.chat(session, f"root {number}")
+        desk.engine.answers = [with_rows(desk, width=250)]
+        before = desk.replay.stored_bytes
+        first = (await desk.read(session, b"turns=0&replay=0"))["metadata"]["tree"]["nodes"][0]
+        await desk.chat(session, "one " * 100, assistant(f"re: {'one ' * 100}"), "two")
+        last = (await desk.read(session, b"turns=0&replay=0"))["metadata"]["tree"]["nodes"][-1]
+        new_rows = last["num_tokens"] - first["num_tokens"]
+        row_bytes = 250 * 4 * 4 / 3
+        assert desk.replay.stored_bytes - before < (new_rows + 1) * row_bytes + 8

@@ -49,6 +49,49 @@ async def test_a_branch_shares_with_the_sibling_that_it_goes_on_from(store: File
     assert read_all(child) == TRUNK + b"left" * 20_000 + b"more" * 1000
 
 
+async def test_a_branch_shares_with_its_parent_however_many_others_came_since(
+    store: FileReplayStore,
+):
+    parent = await put(store, TRUNK)
+    for number in range(2 * session_blobs.CANDIDATES):
+        await put(store, b"%04d" % number * 1000)
+    for after, is_shared in ((None, False), (parent, True)):
+        before = store.stored_bytes
+        writer = store.begin("s", "f", after)
+        text = TRUNK + b"more" * 1000
+        assert await feed(writer, text) == (len(TRUNK) - 4 if is_shared else 0)
+        child = await writer.finish()
+        assert read_all(child) == text
+        assert store.stored_bytes - before <= (4016 if is_shared else len(text) + 16)
+        store.discard("s", [child])
+
+
+async def test_a_blob_that_its_parent_does_not_begin_is_compared_with_the_others(
+    store: FileReplayStore,
+):
+    parent = await put(store, b"other" * 20_000)
+    await put(store, TRUNK)
+    writer = store.begin("s", "f", parent)
+    assert await feed(writer, TRUNK + b"more" * 1000) == len(TRUNK) - 4
+    writer.abort()
+
+
+async def test_a_parent_that_was_discarded_meanwhile_or_is_another_sessions_is_not_looked_at(
+    store: FileReplayStore,
+):
+    gone = await put(store, TRUNK)
+    gone.pin()
+    store.discard("s", [gone])
+    writer = store.begin("s", "f", gone)
+    assert await feed(writer, TRUNK) == 0
+    writer.abort()
+    gone.unpin()
+    elsewhere = await put(store, TRUNK, session="t")
+    writer = store.begin("s", "f", elsewhere)
+    assert await feed(writer, TRUNK) == 0
+    writer.abort()
+
+
 async def test_a_turn_that_is_sampled_again_with_the_same_text_stores_nothing(
     store: FileReplayStore,
 ):

@@ -9,7 +9,7 @@ from sessions.errors import LocalProtocolError, ReplayStoreError
 from sessions.replay.budget import IngestBudget
 from sessions.replay.file_store import open_replay_store
 from sessions.replay.intake import MAX_BLOBS, Intake
-from sessions.replay.taken import TakenText
+from sessions.replay.taken import InlineBlob, TakenText
 from tests.support.slow_store import SlowStore
 
 BLOB = "QUJD" * 1000
@@ -111,6 +111,22 @@ async def test_both_fields_are_kept_apart():
     body = json.dumps({"routed_experts": BLOB, "indexer_topk": LONGER}).encode()
     fields = [("routed_experts", BLOB.encode()), ("indexer_topk", LONGER.encode())]
     assert texts_of(await take(store, body)) == fields
+
+
+async def test_the_first_blob_of_a_field_is_compared_with_that_of_the_turn_before():
+    store = SlowStore()
+    before = {"routed_experts": InlineBlob(b"one"), "unknown": InlineBlob(b"other")}
+    intake = Intake(store, "s", IngestBudget(1 << 30), before)
+    body = json.dumps([{"routed_experts": BLOB, "indexer_topk": BLOB}, {"routed_experts": BLOB}])
+    await feed(intake, body.encode())
+    await intake.finish()
+    intake.abort()
+    # A second copy is compared with the first one.
+    assert store.begun == [
+        ("routed_experts", before["routed_experts"]),
+        ("indexer_topk", None),
+        ("routed_experts", None),
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 100, 1 << 20])

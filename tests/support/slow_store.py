@@ -113,6 +113,7 @@ class SlowStore:
         all_blobs: Those ever finished.
         writers: Those begun and neither finished nor aborted.
         latest: The newest text by session and field that others may share.
+        begun: Of each writer ever begun, the field and the blob that it may go on from.
         new_bytes: Bytes of finished blobs that were not shared.
         waits, reads: How often the disk was waited for.
     """
@@ -125,6 +126,7 @@ class SlowStore:
         self.all_blobs: list[SlowBlob] = []
         self.writers: list[SlowWriter] = []
         self.latest: dict[tuple[str, str], bytes] = {}
+        self.begun: list[tuple[str, ReplayBlob | None]] = []
         self.new_bytes = 0
         self.waits = 0
         self.reads = 0
@@ -133,7 +135,8 @@ class SlowStore:
     def stored_bytes(self) -> int:
         return sum(blob.size_bytes for blob in self.blobs)
 
-    def begin(self, session_id: str, field: str) -> SlowWriter:
+    def begin(self, session_id: str, field: str, after: ReplayBlob | None = None) -> SlowWriter:
+        self.begun.append((field, after))
         writer = SlowWriter(self, session_id, field)
         self.writers.append(writer)
         return writer
