@@ -1,4 +1,7 @@
-"""Episodes over MCP through real groups: SDK clients of both generations, refusals, a death."""
+"""Episodes over MCP through real groups: SDK clients of both generations, refusals, a death.
+
+The names of reference tests stand behind the tests: R-E2 and so on.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +55,7 @@ async def play() -> AsyncIterator[Play]:
 async def test_each_client_of_mcp_has_its_own_episode(
     groups: Groups, play: Play, shards: int, replies: str
 ):
+    """R-E2."""
     group = groups.start(app=APP, shards=shards, env={"SESSIONS_MCP_REPLIES": replies})
     runs = [play.run(group, f"r{n}", f"/play/{n}") for n in range(EPISODES)]
     answers = [reply.json() for reply in await asyncio.gather(*runs)]
@@ -72,6 +76,7 @@ async def test_each_client_of_mcp_has_its_own_episode(
 async def test_clients_of_mcp_are_refused_with_the_look_up_of_claims_switched_off(
     groups: Groups, play: Play
 ):
+    """R-E6."""
     group = groups.start(app=APP, shards=4, conf=UNCLAIMED)
     runs = [play.run(group, f"r{n}", f"/play/{n}") for n in range(20)]
     failed = [reply.json()["agent_status"] != 200 for reply in await asyncio.gather(*runs)]
@@ -82,6 +87,7 @@ async def test_clients_of_mcp_are_refused_with_the_look_up_of_claims_switched_of
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("shards", [1, 2])
 async def test_a_refusal_is_the_same_wherever_it_is_made(groups: Groups, play: Play, shards: int):
+    """R-T19, R-T22."""
     group = groups.start(app=APP, shards=shards)
     running = asyncio.create_task(play.run(group, "held", "/hold"))
     await wait_until_async(lambda: "held" in play.agent.orders, "the episode")
@@ -102,6 +108,7 @@ async def test_a_refusal_is_the_same_wherever_it_is_made(groups: Groups, play: P
 
 @pytest.mark.timeout(120)
 async def test_an_episode_whose_shard_died_is_gone_for_clients_of_mcp(groups: Groups, play: Play):
+    """R-E3."""
     group = groups.start(app=APP, shards=2)
     names = ["a", "b"]
     running = {name: asyncio.create_task(play.run(group, name, "/hold")) for name in names}
