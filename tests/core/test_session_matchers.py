@@ -11,6 +11,7 @@ from sessions.core.matchers.choice import matcher_of
 from sessions.errors import HistoryMismatchError
 from sessions.turn_errors import MatcherFailedError
 from tests.support.desk import Desk, assistant, is_recorded
+from tests.support.engines import json_reply, sampled_document
 
 OpenDesk = Callable[..., Any]
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -113,3 +114,19 @@ async def test_a_broken_matcher_is_a_500_that_records_nothing(
         assert caught.value.is_unrecorded_turn
         assert len(desk.engine.requests) == 1
         assert len((await desk.read(session))["records"]) == 1
+
+
+@pytest.mark.parametrize(("matcher", "goes_on"), [("strict", False), ("role_content_only", True)])
+async def test_a_client_that_drops_the_reasoning_goes_on_where_the_matcher_leaves_it_out(
+    matcher: str, open_desk: OpenDesk, *, goes_on: bool
+):
+    # C-T54.
+    async with open_desk(matcher=matcher_of(matcher)) as desk:
+        ids = desk.prompts.tokenizer.encode("<think>\nhm\n</think>\n\nok<|im_end|>")
+        thought = sampled_document(ids, content="ok", reasoning_content="hm")
+        desk.engine.answers = [json_reply(thought), desk.says("done")]
+        session = desk.open()
+        await desk.chat(session, "hi")
+        await desk.chat(session, "hi", assistant("ok"), "more")
+        first, second = [body["input_ids"] for body in desk.engine.bodies]
+        assert (second[: len(first) + len(ids)] == first + ids) is goes_on
