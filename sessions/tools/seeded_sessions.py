@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Protocol
@@ -40,7 +40,7 @@ class SessionHooks(Protocol):
     async def seed(self, request: dict[str, Any], session: SeededSession) -> Mapping[str, Any]:
         """Fill it."""
 
-    def close(self, session: SeededSession) -> Coroutine[Any, Any, None]:
+    async def close(self, session: SeededSession) -> None:
         """Give up what it has."""
 
 
@@ -56,6 +56,7 @@ class _Seat:
         closing: Its release, if that has begun; a failed one is begun again.
         claims: What this shard holds of it.
         is_kept: Whether the environment may have something of it.
+        giving_up: Its `close` of this, which nothing but its time ends; never two at once.
     """
 
     session: SeededSession
@@ -65,6 +66,7 @@ class _Seat:
     closing: asyncio.Task[None] | None = None
     claims: list[bytes] = field(default_factory=list)
     is_kept: bool = False
+    giving_up: asyncio.Task[None] | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -305,16 +307,21 @@ class SeededSessions:
             await work.wait_ended(limit_s)
         if not seat.is_kept:
             return
-        closing = asyncio.create_task(self._hooks.close(session))
-        closing.add_done_callback(_note_end)
-        try:
-            if not (await asyncio.wait((closing,), timeout=limit_s))[0]:
-                raise TimeoutError  # noqa: TRY301 - as if the environment had raised it
-            closing.result()
-        except (Exception, asyncio.CancelledError) as error:
-            closing.cancel()
-            _log.exception("release failed session=%r", session.id)
-            raise _failed_error(session) from error
+        if seat.giving_up is None or seat.giving_up.done():
+            seat.giving_up = asyncio.create_task(self._give_up(seat))
+            seat.giving_up.add_done_callback(_note_end)
+        giving_up = seat.giving_up
+        await asyncio.wait((giving_up,), timeout=limit_s)
+        if giving_up.cancel():  # it was not done
+            _log.error("a release does not end session=%r", session.id)
+        elif seat.is_kept:
+            why = None if giving_up.cancelled() else giving_up.exception()
+            _log.error("release failed session=%r", session.id, exc_info=why)
+        if seat.is_kept:
+            raise _failed_error(session)
+
+    async def _give_up(self, seat: _Seat) -> None:
+        await self._hooks.close(seat.session)
         seat.is_kept = False
 
     def _forget(self, seat: _Seat) -> None:

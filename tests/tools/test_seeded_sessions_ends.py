@@ -208,6 +208,8 @@ async def test_a_release_that_does_not_end_in_its_budget_failed(
         scene.environment.close = never  # type: ignore[method-assign, assignment]
         assert code_of(await scene.close("s1"), 500) == "release_failed"
         scene.environment.close = release  # type: ignore[method-assign]
+        if is_stubborn:  # the first is still there, and never are two
+            assert code_of(await scene.close("s1"), 500) == "release_failed"
         assert (await scene.close("s1")).json()["status"] == "closed"
         stuck.set()
 
