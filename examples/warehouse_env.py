@@ -37,7 +37,8 @@ TASK: Final = "Ship every open order. An order is shipped from its place, all it
 
 Item = Literal["bolt", "gear", "spring"]
 Place = Literal["harbour", "north", "south"]
-Count = Annotated[int, msgspec.Meta(ge=1, description="Pieces")]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1000, description="Pieces")]
+Number = Annotated[int, msgspec.Meta(ge=1, le=1000, description="Of an order")]
 
 ORDER_COUNT: Final = 6
 MOST_PIECES: Final = 5  # of one order
@@ -92,7 +93,7 @@ class Warehouse:
             raise ToolError(f"{source} has less than {count} of {item}") from None
         return self.find(item)
 
-    def ship(self, order: int) -> dict[str, Any]:
+    def ship(self, order: Number) -> dict[str, Any]:
         """Ship an open order, by its number; all its pieces must be at its place."""
         row = self._database.execute(
             "SELECT item, count, place FROM orders WHERE number = ? AND NOT is_shipped", [order]

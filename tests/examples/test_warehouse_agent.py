@@ -51,6 +51,8 @@ async def ship_one(call: Call) -> None:
     """A play that stops after an order, and asks for some that are not there."""
     with pytest.raises(ToolRefusedError, match="no open order has the number 99"):
         await call("ship", order=99)
+    with pytest.raises(ToolRefusedError, match="bad arguments of tool 'ship'"):
+        await call("ship", order=1 << 70)  # more than a database can hold
     with pytest.raises(ToolRefusedError, match="bad arguments of tool 'move'"):
         await call("move", item="bolt", count=0, source="north", target="south")
 
