@@ -106,12 +106,11 @@ def _without_tail(ids: Sequence[int], tail: frozenset[int]) -> Sequence[int]:
 def _segments_of(ids: Sequence[int], marks: Mapping[int, str]) -> list[_Segment]:
     found: list[_Segment] = []
     start = 0
-    for index, token in enumerate(ids):
-        if token in marks:
-            if start < index:
-                found.append(_Segment(ids=tuple(ids[start:index]), is_special=False))
-            found.append(_Segment(ids=(token,), is_special=True))
-            start = index + 1
+    for cut in [index for index, token in enumerate(ids) if token in marks]:
+        if start < cut:
+            found.append(_Segment(ids=tuple(ids[start:cut]), is_special=False))
+        found.append(_Segment(ids=(ids[cut],), is_special=True))
+        start = cut + 1
     if start < len(ids):
         found.append(_Segment(ids=tuple(ids[start:]), is_special=False))
     return found

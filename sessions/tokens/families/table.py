@@ -51,7 +51,11 @@ _QWEN3: Final = Family(
     ignored_tail=("\n",),
     reasoning_parser="qwen3",
     tool_call_parser="qwen25",
-    clues=Clues(tokens={"<|im_end|>": 151645, "<tool_call>": 151657, "<think>": 151667}),
+    # Coders of the same vocabulary write calls in another form.
+    clues=Clues(
+        tokens={"<|im_end|>": 151645, "<tool_call>": 151657, "<think>": 151667},
+        foreign=("<function=",),
+    ),
 )
 _QWEN35: Final = Family(
     name="qwen35",
@@ -82,7 +86,7 @@ _QWENNEXT: Final = Family(
     clues=Clues(
         tokens={"<|im_end|>": 151645, "<tool_call>": 151657, "<think>": 151667},
         template=("<|im_start|>assistant\n<think>\n",),
-        foreign=("enable_thinking",),
+        foreign=("enable_thinking", "<function="),
     ),
 )
 _NEMOTRON3: Final = Family(
@@ -118,8 +122,8 @@ _GLM47: Final = Family(
     reasoning_parser="glm45",
     tool_call_parser="glm47",
     clues=Clues(
-        tokens={"[gMASK]": None, "<sop>": None, "<|assistant|>": None, "<|observation|>": None},
-        template=("clear_thinking",),
+        # Earlier models of these marks end their turns in the same way.
+        tokens={"[gMASK]": None, "<sop>": None, "<|assistant|>": None, "<|observation|>": None}
     ),
 )
 _KIMI25: Final = Family(

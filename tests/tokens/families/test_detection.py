@@ -106,8 +106,15 @@ def test_a_line_break_in_a_template_may_be_spelled_or_real():
         assert detect_family(traits_of(family, text)).family is family
 
 
+def test_a_coder_with_the_vocabulary_of_another_family_is_not_of_it():
+    for name in ("qwen3", "qwennext"):
+        traits = traits_of(family_of(name), "<|im_start|>assistant\\n<think>\\n <function=")
+        assert detect_family(traits).family is DEFAULT
+        assert contradicts(family_of(name), traits)
+
+
 def test_packaged_ranks_tell_nothing_of_the_template():
-    for name in ("qwennext", "glm47", "deepseekv32"):
+    for name in ("qwennext", "nemotron3", "deepseekv32"):
         family = family_of(name)
         traits = traits_of(family, None, is_complete=False)
         assert detect_family(traits).family is not family
