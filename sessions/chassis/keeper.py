@@ -192,13 +192,17 @@ class Keeper:
             _logger.error("did not drain: %s", verdict.sentence)
 
     def _may_go_on(self, dead: GroupWorker) -> bool:
-        """Whether the policy lets the group go on: a shard died, and another one serves."""
+        """Whether the policy lets the group go on: a shard died, and another one serves.
+
+        Not before the group was whole: the router serves from then on, and goes by the same.
+        """
         if not self._group.goes_on:
             return False
         others = [worker for worker in self._members() if worker is not dead]
         return (
             dead.member.role is Role.SHARD
             and self._serves(dead)
+            and any(w.member.role is Role.ROUTER and self._serves(w) for w in others)
             and any(w.member.role is Role.SHARD and self._serves(w) for w in others)
         )
 

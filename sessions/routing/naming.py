@@ -104,7 +104,7 @@ def _key_in_cookie(naming: CookieNaming | None, values: Values) -> str | None:
     value = None if naming is None else cookie_in(values(b"cookie"), naming.name)
     if naming is None or value is None:
         return None
-    return naming.reader(value.encode("latin-1", "replace"))  # an escape may hold any character
+    return naming.reader(value.encode("latin-1"))
 
 
 def _id_in_path(prefix: str, path: str, decoded: str) -> str | None:

@@ -8,7 +8,17 @@ import pytest
 
 from tests.support.group import Groups
 from tests.support.processes import is_alive
-from tests.support.stand_ins import GONE_S, cause, ended, forks, lines, obeyed, order, start
+from tests.support.stand_ins import (
+    GONE_S,
+    cause,
+    ended,
+    forks,
+    lines,
+    obeyed,
+    order,
+    start,
+    wait_line,
+)
 from tests.support.waiting import wait_until
 
 
@@ -65,6 +75,22 @@ def test_the_end_of_the_router_takes_the_group_down(groups: Groups, number: sign
     group.signal("router", number)
     ended(group, 70)
     assert "router (pid" in cause(group)
+
+
+@pytest.mark.parametrize("policy", ["halt", "continue"])
+def test_a_death_before_the_group_is_whole_is_its_end_under_either_policy(
+    groups: Groups, policy: str
+):
+    """The router would wait for that shard until the boot deadline."""
+    env = {"SESSIONS_ON_SHARD_EXIT": policy}
+    group = start(groups, plan="router=hang", env=env, wait_ready=False)
+    wait_line(group, "shard 0 ready")
+    wait_line(group, "shard 1 ready")
+    order(group, "shard 1", "_exit 3")
+    assert group.wait_exit(GONE_S) == 70
+    group.wait_gone(GONE_S)
+    assert "shard 1 (pid" in cause(group)
+    assert not lines(group, "the group goes on")
 
 
 @pytest.mark.parametrize("shards", [1, 2])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import socket
 import stat
@@ -11,6 +13,7 @@ import pytest
 from tests.support.group import Groups
 from tests.support.raw import RawConnection, request_bytes
 from tests.support.topology import LONE, ROUTED_FOUR, Topology
+from tests.support.waiting import wait_until
 
 TOPOLOGY = pytest.mark.parametrize("topology", [LONE, ROUTED_FOUR], ids=lambda each: each.name)
 CASES = "tests.support.apps:cases"
@@ -38,6 +41,24 @@ def test_clients_are_told_that_the_server_is_starting(groups: Groups, topology: 
     assert b"starting" in ready.body
     group.signal("arbiter", signal.SIGTERM)
     assert group.wait_exit() == 0
+
+
+@pytest.mark.parametrize("policy", ["halt", "continue"])
+def test_a_shard_that_dies_before_the_others_are_there_ends_the_group(groups: Groups, policy: str):
+    group = groups.start(
+        shards=3,
+        env={"SESSIONS_ON_SHARD_EXIT": policy},
+        app="tests.support.apps:boot_hang_but_one",
+        wait_ready=False,
+    )
+    wait_until(lambda: "shard connected" in group.log(), "one shard to say hello")
+    found = re.search(r"shard connected shard=(\d) pid=(\d+)", group.log())
+    assert found is not None
+    os.kill(int(found[2]), signal.SIGKILL)
+    assert group.wait_exit() == 70
+    group.wait_gone()
+    assert f"shard {found[1]} (pid {found[2]}) was killed by SIGKILL" in group.log()
+    assert "goes on" not in group.log()
 
 
 @TOPOLOGY

@@ -31,6 +31,7 @@ from sessions.routing.cookies import cookie_in
         ([b'a="1'], '"1'),
         ([b'a="\\101\\""'], 'A"'),
         ([b"a=\xe9"], "\xe9"),
+        ([b'a="\\377\\777"'], "\xff777"),  # so a value is always of bytes
     ],
 )
 def test_a_cookie_is_found_in_any_line_and_the_last_counts(lines: list[bytes], value: str | None):

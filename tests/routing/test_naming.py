@@ -319,7 +319,3 @@ def test_cookies_in_several_lines_are_read_as_one():
     twice = lines((b"cookie", b"env=bad"), (b"cookie", COOKIE))
     assert name_of(CLAIMED, "/x", twice) == Named(ENVIRONMENT, "by-cookie")
     assert name_of(CLAIMED, "/x", lines((b"cookie", COOKIE), (b"cookie", b"env=bad"))) is None
-
-
-def test_a_cookie_with_an_escape_of_no_byte_names_nothing():
-    assert name_of(CLAIMED, "/x", lines((b"cookie", b'env="\\777"'))) is None

@@ -15,6 +15,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -92,6 +93,15 @@ def boot_hang() -> App:
     """A factory that does not return before every boot deadline has passed."""
     threading.Event().wait(_HANG_S)
     raise RuntimeError("nobody ended the hang")
+
+
+def boot_hang_but_one() -> App:
+    """A factory that returns in one process of a group, and hangs in the others."""
+    try:
+        (Path(os.environ["SESSIONS_RUNTIME_DIR"]) / "booted").touch(exist_ok=False)
+    except FileExistsError:
+        return boot_hang()
+    return cases()
 
 
 def boot_exit() -> App:
