@@ -18,7 +18,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,8 @@ from benchmarks.docs import replace_figures
 from benchmarks.load import LoadError
 from benchmarks.report import table_text
 from benchmarks.tool_calls import TOOL_APP, measure_calls
-from benchmarks.tool_growth import play_episodes
+from benchmarks.tool_crowds import SESSION_APP, SESSION_ENV, open_episodes, open_sessions
+from benchmarks.tool_growth import Crowd, Growth, grow
 from benchmarks.tool_trials import FULL, SMALL, Seen, Size, try_tools
 from tests.support.group import CONF, ROOT, GroupError, RunningGroup, start_group
 
@@ -75,11 +77,33 @@ def run_calls(options: argparse.Namespace, folder: Path) -> Result:
 
 def run_episodes(options: argparse.Namespace, folder: Path) -> Result:
     """Thousands of episodes, and what is left of them."""
-    with _open_group(folder / "g") as group:
-        playing = play_episodes(
-            group, count=options.count, batch=options.batch, connections=options.connections
-        )
-        growth = asyncio.run(playing)
+    return _grow(options, folder, TOOL_APP, {}, open_episodes)
+
+
+def run_sessions(options: argparse.Namespace, folder: Path) -> Result:
+    """The same with seeded sessions."""
+    return _grow(options, folder, SESSION_APP, SESSION_ENV, open_sessions)
+
+
+def _grow(
+    options: argparse.Namespace,
+    folder: Path,
+    app: str,
+    env: Mapping[str, str],
+    opened: Callable[[RunningGroup], AbstractAsyncContextManager[Crowd]],
+) -> Result:
+    async def play(group: RunningGroup) -> Growth:
+        async with opened(group) as crowd:
+            return await grow(
+                group,
+                crowd,
+                count=options.count,
+                batch=options.batch,
+                connections=options.connections,
+            )
+
+    with _open_group(folder / "g", app=app, env=env) as group:
+        growth = asyncio.run(play(group))
     return Result(text=growth.text(), json=growth.to_json(), faults=growth.faults())
 
 
@@ -144,14 +168,18 @@ def _repeat(runtime_dir: Path, size: Size, replies: str) -> list[str]:
 
 @contextlib.contextmanager
 def _open_group(
-    runtime_dir: Path, *, conf: Path = CONF, env: Mapping[str, str] | None = None
+    runtime_dir: Path,
+    *,
+    app: str = TOOL_APP,
+    conf: Path = CONF,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[RunningGroup]:
-    """The example environment on four shards; a group that does not stop well is a fault.
+    """An environment on four shards.
 
     Raises:
         GroupError: It did not start, or left something.
     """
-    group = start_group(runtime_dir=runtime_dir, shards=_SHARDS, app=TOOL_APP, conf=conf, env=env)
+    group = start_group(runtime_dir=runtime_dir, shards=_SHARDS, app=app, conf=conf, env=env)
     try:
         yield group
     finally:
@@ -170,10 +198,13 @@ def _parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     calls.add_argument("--docs", type=Path, metavar="FILE", help="replace the figures of a page")
     calls.set_defaults(run=run_calls)
     episodes = parts.add_parser("episodes", help="thousands of episodes, and what is left of them")
-    episodes.add_argument("--count", type=int, default=4000)
-    episodes.add_argument("--batch", type=int, default=400, help="episodes at once")
-    episodes.add_argument("--connections", type=int, default=32, help="kept ones that calls share")
-    episodes.set_defaults(run=run_episodes)
+    episodes.set_defaults(run=run_episodes, batch=400)
+    sessions = parts.add_parser("sessions", help="the same with seeded sessions")
+    sessions.set_defaults(run=run_sessions, batch=1000)
+    for part in (episodes, sessions):
+        part.add_argument("--count", type=int, default=4000)
+        part.add_argument("--batch", type=int, help="how many at once")
+        part.add_argument("--connections", type=int, default=32, help="kept ones that calls share")
     unclaimed = parts.add_parser("unclaimed", help="what breaks without the look-up of claims")
     unclaimed.add_argument("--small", action="store_true", help="a fifth of the episodes")
     unclaimed.set_defaults(run=run_unclaimed)

@@ -33,15 +33,18 @@ def test_right_and_flat_is_no_fault_however_small_the_start_was() -> None:
     assert growth().faults() == []
 
 
-def test_calls_and_episodes_that_were_wrong_are_faults() -> None:
+def test_calls_and_ends_that_were_wrong_are_faults() -> None:
     found = growth()
     found.came["410"] += 2
     found.ended["wrong"] += 1
-    assert found.faults() == ["calls: 2 x 410", "episodes: 1 x wrong"]
+    assert found.faults() == ["calls: 2 x 410", "ends: 1 x wrong"]
 
 
 def test_claims_that_are_left_are_a_fault() -> None:
-    assert growth(mark(0), mark(5, claims=3), mark(10)).faults() == ["3 claims after 5"]
+    found = growth(mark(0), mark(5, claims=3), mark(10, claims=-1))
+    assert found.faults() == ["3 claims after 5", "-1 claims after 10"]
+    found.kept_claims = 3
+    assert found.faults() == ["-1 claims after 10"]
 
 
 def test_descriptors_that_are_left_are_a_fault() -> None:
@@ -60,6 +63,6 @@ def test_text_and_json_tell_of_every_mark() -> None:
     text = found.text()
     assert "calls                              80 right" in text
     assert "answered                           50 at shard 0, 30 at shard 1" in text
-    assert "  10             7  10.0 (10.0)  10.0 (10.0)" in text
+    assert "  10           7  10.0 (10.0)  10.0 (10.0)" in text
     told = json.loads(json.dumps(found.to_json()))
     assert [found["done"] for found in told["marks"]] == [0, 5, 10]

@@ -16,21 +16,24 @@ def test_a_part_that_is_none_is_refused(part: list[str]) -> None:
         main(part)
 
 
-def test_a_few_episodes_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("part", "most_claims"), [("episodes", 0), ("sessions", 200)])
+def test_a_few_members_leave_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, most_claims: int
+) -> None:
     told = tmp_path / "told.json"
     arguments = ["--count", "40", "--batch", "20", "--connections", "4", "--json", str(told)]
-    main(["episodes", *arguments])  # so few weigh little: its exit code tells of memory
+    main([part, *arguments])  # so few weigh little: its exit code tells of memory
     out = capsys.readouterr().out
     assert "calls                              320 right\n" in out
-    assert "episodes                           40 right\n" in out
+    assert "ended                              40 right\n" in out
     marks = json.loads(told.read_text())["marks"]
-    assert [(mark["done"], mark["claims"]) for mark in marks] == [
-        (done, 0) for done in (0, 10, 20, 30, 40)
-    ]
+    assert [mark["done"] for mark in marks] == [0, 10, 20, 30, 40]
+    assert all(0 <= mark["claims"] <= most_claims for mark in marks)
     assert marks[-1]["descriptors"] == marks[1]["descriptors"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_without_claims_agents_see_what_they_must_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,7 +45,7 @@ def test_without_claims_agents_see_what_they_must_not(
     assert found["off"]["direct"]["410 episode_not_running"] > 100
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_repeat_beside_a_burner_has_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["repeats", "--rounds", "1", "--burners", "1"]) == 0
     assert "1 rounds beside 1 burners: 0 of them with a fault" in capsys.readouterr().out
