@@ -20,6 +20,7 @@ from typing import Final
 
 from itsdangerous import BadData, TimestampSigner
 
+from sessions.routing.cookies import cookie_in
 from sessions.routing.readers import read_session_cookie
 from sessions.session_errors import BadSessionCookieError
 
@@ -59,8 +60,7 @@ class SessionCookie:
         """The id in a request's cookie.
 
         Args:
-            headers: Of the request, names lower-case; of several cookies of our name the last
-                counts.
+            headers: Of the request, names lower-case.
 
         Returns:
             The id, or None if there is no cookie of our name.
@@ -68,19 +68,9 @@ class SessionCookie:
         Raises:
             BadSessionCookieError: The cookie was not signed by this run for this class.
         """
-        value = self._value_in(headers)
-        return None if value is None else self._read(value)
-
-    def _value_in(self, headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-        found = None
-        name = self.name.encode()
-        for header, value in headers:
-            if header == b"cookie":
-                for pair in value.split(b";"):
-                    key, _, text = pair.partition(b"=")
-                    if key.strip() == name:
-                        found = text.strip().strip(b'"')
-        return found
+        lines = (value for header, value in headers if header == b"cookie")
+        value = cookie_in(lines, self.name)
+        return None if value is None else self._read(value.encode("latin-1"))
 
     def _read(self, value: bytes) -> str:
         try:
