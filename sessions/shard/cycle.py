@@ -126,7 +126,8 @@ class Cycle(RequestResponseCycle):
             on_response: Called when the reply is written.
         """
         self._service = service
-        is_http10 = head.http_version == "1.0"
+        self._has_written = False  # a byte of the reply
+        self._is_http10 = is_http10 = head.http_version == "1.0"
         super().__init__(
             scope,  # type: ignore[arg-type]  # uvicorn's TypedDict
             transport,
@@ -140,7 +141,13 @@ class Cycle(RequestResponseCycle):
             head.keep_alive,
             on_response,
         )
-        if is_http10:
+        self._expect_any_length()
+
+    def _expect_any_length(self) -> None:
+        """The reply has not said how long it is."""
+        self.chunked_encoding = None
+        self.expected_content_length = 0
+        if self._is_http10:
             # No chunks (RFC 9112 section 6.1): what states no length ends with the connection.
             self.chunked_encoding = False
             self.expected_content_length = _UnknownLength()
@@ -149,6 +156,7 @@ class Cycle(RequestResponseCycle):
         """Do what uvicorn does; a reply's head is put together here."""
         if self.response_started or self.access_log or message["type"] != "http.response.start":
             await super().send(message)
+            self._has_written |= self.response_started
             return
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
@@ -157,6 +165,7 @@ class Cycle(RequestResponseCycle):
         self.response_started = True
         self.waiting_for_100_continue = False
         self.transport.write(self._render_head(message["status"], message.get("headers", ())))
+        self._has_written = True
 
     def _render_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         name_of = self._service.name_of
@@ -199,7 +208,7 @@ class Cycle(RequestResponseCycle):
         except BaseException:
             # A task that is cancelled at the end of the graceful time, too, as in uvicorn.
             logger.exception("application failed path=%s", self.scope["path"])
-            if self.response_started:
+            if self._has_written:
                 self.transport.close()  # a reply in its middle is cut
             else:
                 await self._answer_failure()
@@ -211,7 +220,7 @@ class Cycle(RequestResponseCycle):
         await app(self.scope, self.receive, self.send)  # type: ignore[arg-type]  # TypedDicts
         if self.response_complete or self.disconnected:
             return
-        if self.response_started:
+        if self._has_written:
             logger.error("application left its reply unfinished path=%s", self.scope["path"])
             self.transport.close()
             return
@@ -219,6 +228,9 @@ class Cycle(RequestResponseCycle):
         await self._answer_failure()
 
     async def _answer_failure(self) -> None:
+        # A head may have been begun that nobody can send, such as one with a bad header.
+        self.response_started = False
+        self._expect_any_length()
         error = InternalError("the server failed to serve this request; its log says why")
         await Refusal(error)(self.scope, self.receive, self.send)  # type: ignore[arg-type]
 

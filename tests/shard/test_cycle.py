@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
@@ -271,6 +272,54 @@ async def test_no_reply_becomes_a_500(caplog: pytest.LogCaptureFixture) -> None:
     assert failure_in(wire) == InternalError.code
     assert not wire.is_closed
     assert "sent no reply" in caplog.text
+
+
+BAD_STARTS: list[Message] = [
+    {"status": 200, "headers": [(b"content-length", b"5"), (b"x-a", b"1\r\nx-b: 2")]},
+    {"status": 200, "headers": [(b"transfer-encoding", b"chunked"), (b"a b", b"1")]},
+    {"status": 200, "headers": [(b"content-length", b"five")]},
+    {"status": 2000, "headers": []},
+    {"status": 200, "headers": [("x-a", "1")]},
+]
+
+
+@pytest.mark.parametrize("has_access_log", [False, True])
+@pytest.mark.parametrize("is_caught", [False, True])
+@pytest.mark.parametrize("start", BAD_STARTS, ids=["value", "name", "length", "status", "text"])
+async def test_a_head_that_cannot_be_sent_becomes_a_500(
+    start: Message,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_caught: bool,
+    has_access_log: bool,
+) -> None:
+    """A stock uvicorn ends the connection without a status there."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(*([Exception] if is_caught else [])):
+            await send({"type": "http.response.start", **start})
+
+    cycle, wire = cycle_of(app)
+    cycle.access_log = has_access_log
+    await cycle.run(cast("Any", app), set())
+    assert failure_in(wire) == InternalError.code
+    assert wire.written.count(b"HTTP/1.1") == 1
+    assert wire.written.count(b"content-length") == 1
+    assert b"chunked" not in wire.written
+    assert not wire.is_closed
+    assert cycle.response_complete
+    assert "application" in caplog.text
+
+
+async def test_a_head_that_cannot_be_sent_becomes_a_500_for_an_old_client() -> None:
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", **BAD_STARTS[0]})
+
+    cycle, wire = cycle_of(app, b"GET /one HTTP/1.0")
+    await cycle.run(cast("Any", app), set())
+    assert failure_in(wire) == InternalError.code
+    assert cycle.response_complete
+    assert wire.is_closed
 
 
 async def test_an_exception_in_a_reply_cuts_it(caplog: pytest.LogCaptureFixture) -> None:
