@@ -193,6 +193,10 @@ class _Talk:
         self._random = random.Random(session)
         self._messages: list[dict[str, Any]] = []
 
+    async def wait_turn(self, most_s: float) -> None:
+        """Wait a part of a time: agents do not all begin at one moment."""
+        await asyncio.sleep(self._random.uniform(0.0, most_s))
+
     async def take_turn(self, new_tokens: int, engine_s: float) -> None:
         """Say so many tokens and take the reply, for which the engine takes about so long."""
         text = text_of_tokens(new_tokens, f"{self._random.random()}")
@@ -246,6 +250,7 @@ async def _hold(address: tuple[str, int], pid: int, options: Options) -> list[Ro
 
 
 async def _run(talk: _Talk, options: Options) -> None:
+    await talk.wait_turn(options.engine_s)
     for _ in range(options.turn_count):
         await talk.take_turn(_NEW_TOKENS, options.engine_s)
 
