@@ -103,7 +103,7 @@ def said_by(family: Family, reply: Mapping[str, Any], kwargs: Mapping[str, Any])
 
 
 @every_family
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(turns=TURNS, asked=ASKED)
 def test_well_formed_turns_have_the_text_of_the_whole_conversation_and_no_mismatch(
     family: Family, turns: list[Any], asked: Asked
@@ -132,7 +132,7 @@ def test_well_formed_turns_have_the_text_of_the_whole_conversation_and_no_mismat
 
 
 @every_family
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(
     history=st.lists(OTHERS | REPLIES, max_size=6),
     last=REPLIES,
@@ -160,7 +160,7 @@ ANY_IDS = st.lists(st.integers(0, 151_600), max_size=20)
 
 
 @every_family
-@settings(derandomize=True, deadline=None, max_examples=50)
+@settings(derandomize=True, deadline=None, max_examples=25)
 @given(data=st.data(), checkpoint=ANY_IDS, appended=st.lists(OTHERS, max_size=3))
 def test_a_prompt_starts_with_any_checkpoint_but_for_the_declared_trim(
     family: Family, data: st.DataObject, checkpoint: list[int], appended: list[Any]
