@@ -98,9 +98,12 @@ async def test_each_record_says_which_weights_sampled_it(open_desk: OpenDesk):
         assert [record["weight_version"] for record in records] == ["v0", "v1"]
 
 
-async def test_a_turn_that_finds_its_session_full_at_the_end_is_not_recorded(open_desk: OpenDesk):
+@pytest.mark.parametrize("mode", ["linear", "tree"])
+async def test_a_turn_that_finds_its_session_full_at_the_end_is_not_recorded(
+    mode: str, open_desk: OpenDesk
+):
     async with open_desk() as desk:
-        session = desk.open(max_turns=1)
+        session = desk.open(max_turns=1, mode=mode)
         desk.engine.gate.clear()
         turns = [desk.chat_later(session, text) for text in ("one", "other")]
         await wait_until_async(lambda: desk.engine.waiting == 2, "both are at the engine")

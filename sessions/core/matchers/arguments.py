@@ -43,13 +43,7 @@ def canonical_of(arguments: Json) -> _Canonical | None:
 
 
 def _parse(text: str) -> Json:
-    return json.loads(
-        text,
-        parse_int=Decimal,
-        parse_float=Decimal,
-        parse_constant=_refuse,
-        object_pairs_hook=_object_of,
-    )
+    return json.loads(text, parse_int=Decimal, parse_float=Decimal, object_pairs_hook=_object_of)
 
 
 def _form_of(value: Json) -> _Canonical:
