@@ -5,13 +5,16 @@ SHARDS ?= 2
 BIND ?= 127.0.0.1:8000
 PURE := tests/routing tests/wire tests/lending tests/router tests/tokens tests/replay tests/core tests/client tests/cli
 
-.PHONY: run test quick check bench coverage lock clean
+.PHONY: run test test-engine quick check bench coverage lock clean
 
 run: .venv/installed  ## the server on the simulated engine; SHARDS=4 BIND=0.0.0.0:8000 to change
 	@SESSIONS_SHARDS=$(SHARDS) SESSIONS_BIND=$(BIND) PATH="$(CURDIR)/$(BIN):$$PATH" sh ops/demo.sh
 
 test: .venv/installed  ## every test
 	$(BIN)/python -m pytest
+
+test-engine: .venv/installed  ## tests/vllm against a real vLLM on the CPU; docs/engines.md has what it needs
+	sh ops/engine/test_engine.sh $(ARGS)
 
 quick: .venv/installed  ## the floors without processes, in half a minute
 	$(BIN)/python -m pytest -q $(PURE)
@@ -47,4 +50,4 @@ lock: .venv/installed  ## pin what pyproject.toml allows
 	touch $@
 
 clean:
-	rm -rf .venv .cache .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-engine .cache .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
