@@ -177,3 +177,15 @@ async def test_a_full_context_is_told_in_one_way(prompts: PromptBuilder):
             reply = await chat(parts.client, session, "a " * 100)
             assert reply.status_code == 400
             assert reply.json()["error"]["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(("speaks", "is_set"), [("vllm", "sglang"), ("sglang", "vllm")])
+async def test_a_dialect_that_is_set_wrongly_is_refused_and_never_recorded(
+    prompts: PromptBuilder, speaks: str, is_set: str
+):
+    async with open_parts(prompts, f"sim:?dialect={speaks}", engine_dialect=is_set) as parts:
+        session = (await create(parts.client))["session_id"]
+        reply = await chat(parts.client, session, "hi")
+        assert (reply.status_code, reply.headers["x-turn-recorded"]) == (502, "false")
+        assert "does not know" in reply.json()["error"]["message"]
+        assert (await parts.client.get(f"/sessions/{session}")).json()["records"] == []
