@@ -82,7 +82,7 @@ def _object_text(schema: Mapping[str, object], indent: str) -> str:
     inner = indent + _STEP
     properties = schema.get("properties") or {}
     required = _list_of(schema.get("required") or [])
-    if not isinstance(properties, Mapping):
+    if not isinstance(properties, Mapping) or "$defs" in schema:
         raise _NoFormError
     names = sorted(properties, key=lambda name: (name not in required, name))
     lines = [
@@ -102,7 +102,7 @@ def _object_text(schema: Mapping[str, object], indent: str) -> str:
 def _type_text(schema: object, indent: str) -> str:
     if isinstance(schema, bool):
         return "any" if schema else "null"
-    if not isinstance(schema, Mapping) or "$ref" in schema or "$defs" in schema:
+    if not isinstance(schema, Mapping) or "$ref" in schema:
         raise _NoFormError
     if "anyOf" in schema:
         return " | ".join(_type_text(each, indent) for each in _list_of(schema["anyOf"]))

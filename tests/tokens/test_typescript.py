@@ -103,7 +103,8 @@ def test_each_kind_of_schema_has_its_type(schema: object, text: str):
 @pytest.mark.parametrize(
     "schema",
     [
-        {"$ref": "#/$defs/a"},
+        {"$ref": "#/$defs/a", "type": "string"},
+        {"type": "object", "$defs": {}},
         {"oneOf": [{}]},
         {"anyOf": 1},
         {"enum": 1},
@@ -118,6 +119,17 @@ def test_each_kind_of_schema_has_its_type(schema: object, text: str):
 )
 def test_a_schema_without_a_form_leaves_the_tools_without_one(schema: object):
     assert typescript_of([tool({}), tool(parameters_of({"x": schema}))]) is None
+
+
+def test_definitions_leave_the_tools_without_a_form():
+    assert typescript_of([tool({"type": "object", "$defs": {"a": {}}})]) is None
+
+
+def test_a_schema_that_is_nested_too_deeply_has_no_form():
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(2000):
+        deep = {"type": "array", "items": deep}
+    assert typescript_of([tool(parameters_of({"x": deep}))]) is None
 
 
 @pytest.mark.parametrize("tools", [None, [], "x", 1, [1], [{"type": "other"}], [tool(1)]])
