@@ -124,6 +124,7 @@ def deep(levels: int) -> JsonObject:
         (lambda draft: draft.metadata.update(x={1}), "metadata or a reward that are no JSON"),
         (lambda draft: setattr(draft, "reward", b"1"), "metadata or a reward that are no JSON"),
         (lambda draft: draft.metadata.update(deep(64)), "nested by more than 64 levels"),
+        (lambda draft: draft.token_ids.__setitem__(0, 5), "TypeError: cannot modify read-only"),
         (lambda draft: 1 // 0, "raised ZeroDivisionError"),
     ],
 )
