@@ -145,6 +145,41 @@ async def test_a_roll_back_leaves_one_turn(open_desk: OpenDesk):
         assert [turn["turn"] for turn in sample.metadata["lifecycle"]] == [1, 2]
 
 
+async def test_rows_are_asked_for_from_the_checkpoint_on_and_again_when_a_turn_is_tried_again(
+    open_desk: OpenDesk,
+):
+    async with open_desk(routing_replay=True, incremental=True) as desk:
+        desk.engine.answers = [told(desk, text) for text in ("first", "second", "other", "third")]
+        session = await two_turns(desk)
+        history = ["one", assistant("first"), "two"]
+        await desk.chat(session, *history)
+        await desk.chat(session, *history, assistant("other"), "three")
+        records = (await desk.read(session))["records"]
+        asked = [record["request"].get("routed_experts_start_len", 0) for record in records]
+        ends = [
+            len(record["request"]["input_ids"]) + len(desk.sampled_ids(text))
+            for record, text in zip(records, ("first", "other", "third"), strict=True)
+        ]
+        assert asked == [0, ends[0] - 1, ends[1] - 1]
+        sent = [body.get("routed_experts_start_len", 0) for body in desk.engine.bodies]
+        # The turn that was tried again began where its predecessor had begun.
+        assert sent == [0, ends[0] - 1, ends[0] - 1, ends[1] - 1]
+
+
+@pytest.mark.parametrize(
+    "rules", [{}, {"routing_replay": True}, {"incremental": True}], ids=["no", "all", "unwanted"]
+)
+async def test_no_first_row_is_named_unless_only_new_rows_are_wanted(
+    open_desk: OpenDesk, rules: dict[str, bool]
+):
+    async with open_desk(**rules) as desk:
+        desk.engine.answers = [told(desk, "first"), told(desk, "second")]
+        await two_turns(desk)
+        assert not any("routed_experts_start_len" in body for body in desk.engine.bodies)
+        wanted = [body.get("return_routed_experts", False) for body in desk.engine.bodies]
+        assert wanted == [bool(rules.get("routing_replay"))] * 2
+
+
 async def test_rows_that_do_not_fit_refuse_the_samples_and_not_the_session(open_desk: OpenDesk):
     async with open_desk(routing_replay=True) as desk:
         session = desk.open()
