@@ -27,6 +27,7 @@ from sessions.routing.kind_text import kinds_to_text
 from sessions.shard.apps import LoadedApp, load_app
 from sessions.shard.beat import Beat
 from sessions.shard.channel_claims import ChannelClaims
+from sessions.shard.collector import set_loaded_aside
 from sessions.shard.cycle import Service
 from sessions.shard.farewell import Farewell
 from sessions.shard.house import House
@@ -68,6 +69,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     farewell = Farewell(group.settings, life, loans)
     beat = Beat(group, index, life, loaded, server)
     beat.publish()  # first: who is ready and never beat is stale
+    set_loaded_aside()
     life.on_ready()
     hello = Message(Kind.HELLO, 0, index, 0, 0, kinds_to_text(loaded.kinds))
     channel.send(hello)  # last: the router is ready by it
@@ -114,6 +116,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     farewell = Farewell(group.settings, life, house)
     beat = Beat(group, 0, life, loaded, server)
     beat.publish()  # first: who is ready and never beat is stale
+    set_loaded_aside()
     life.on_ready()
     write_ready(group, listeners)
     beats = asyncio.create_task(beat.run())

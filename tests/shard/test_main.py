@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -41,6 +42,13 @@ READY = request_bytes("GET", "/readyz")
 def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     backend: Backend = request.param
     return backend
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    """A shard leaves what it loaded out of collections; the next test's shard shall do so again."""
+    yield
+    gc.unfreeze()
 
 
 # --- a lone shard
@@ -191,6 +199,24 @@ async def test_a_shard_has_beaten_when_it_is_ready(router: RouterEnd) -> None:
     router.group.board.set_draining()
     end.close()
     await serving
+
+
+async def test_what_was_loaded_is_left_out_of_collections(
+    router: RouterEnd, tmp_path: Path
+) -> None:
+    counts = []
+    (tmp_path / "lone").mkdir()
+    async with lone_shard(group_of(tmp_path / "lone", app=APP)):
+        counts.append(gc.get_freeze_count())
+    gc.unfreeze()
+    serving = asyncio.create_task(serve_shard(router.group, 1, router.life))
+    end = await router.accept()
+    await wait_until_async(lambda: bool(end.messages), "the hello")
+    counts.append(gc.get_freeze_count())
+    router.group.board.set_draining()
+    end.close()
+    await serving
+    assert min(counts) > 0
 
 
 async def test_a_shard_serves_what_is_lent_and_ends_with_its_channel(router: RouterEnd) -> None:
