@@ -127,9 +127,12 @@ def prompt_ids(record: Mapping[str, Any]) -> list[int]:
         UnusableReplyError: The record has none.
     """
     try:
-        return list(record["request"]["input_ids"])
+        request = record["request"]
+        if "kv_transfer_params" in request:  # vLLM's place; the other one is SGLang's
+            return list(request["kv_transfer_params"]["prompt_token_ids"])
+        return list(request["input_ids"])
     except (KeyError, TypeError):
-        raise UnusableReplyError("the record has no request.input_ids") from None
+        raise UnusableReplyError("the record's request has no prompt ids") from None
 
 
 def sampled_ids(record: Mapping[str, Any]) -> list[int]:
@@ -139,10 +142,12 @@ def sampled_ids(record: Mapping[str, Any]) -> list[int]:
         UnusableReplyError: The record has none.
     """
     try:
-        tokens = record["response"]["choices"][0]["meta_info"]["output_token_logprobs"]
-        return [token[1] for token in tokens]
+        choice = record["response"]["choices"][0]
+        if "token_ids" in choice:  # vLLM's place; the other one is SGLang's
+            return list(choice["token_ids"])
+        return [token[1] for token in choice["meta_info"]["output_token_logprobs"]]
     except (KeyError, IndexError, TypeError):
-        raise UnusableReplyError("the record has no output_token_logprobs") from None
+        raise UnusableReplyError("the record's response has no sampled ids") from None
 
 
 def error_of(answer: Answer) -> StatusError:

@@ -96,9 +96,28 @@ def test_token_ids_are_found_in_a_record():
     assert sampled_ids(record) == [7, 8]
 
 
-@pytest.mark.parametrize("record", [{}, {"request": None, "response": {"choices": []}}])
+def test_token_ids_are_found_where_vllm_has_them():
+    record = {
+        "request": {"kv_transfer_params": {"prompt_token_ids": [1, 2]}},
+        "response": {"choices": [{"token_ids": [7, 8]}]},
+    }
+    assert prompt_ids(record) == [1, 2]
+    assert sampled_ids(record) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"request": None, "response": {"choices": []}},
+        {
+            "request": {"kv_transfer_params": None},
+            "response": {"choices": [{"token_ids": None}]},
+        },
+    ],
+)
 def test_a_record_without_token_ids_is_refused_by_name(record: dict[str, object]):
-    with pytest.raises(UnusableReplyError, match="input_ids"):
+    with pytest.raises(UnusableReplyError, match="prompt ids"):
         prompt_ids(record)
-    with pytest.raises(UnusableReplyError, match="output_token_logprobs"):
+    with pytest.raises(UnusableReplyError, match="sampled ids"):
         sampled_ids(record)
