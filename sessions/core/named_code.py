@@ -10,41 +10,40 @@ Spec: docs/settings.md#named-functions
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from sessions.errors import SettingsError
 
+_log = logging.getLogger(__name__)
 
-def load_function(name: str, variable: str) -> Callable[..., Any]:
+
+def load_function(name: str) -> Callable[..., Any]:
     """Import a function.
 
     Args:
         name: `package.module:attribute`.
-        variable: The setting that names it, for messages.
 
     Raises:
-        SettingsError: There is none of that name, or it is not a plain function that can be
-            called; the message names the setting.
+        SettingsError: It cannot be imported, or is no function that answers at once. One line, to
+            follow the name of the setting.
     """
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise _refused(variable, name, "expected package.module:attribute")
+    module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        found = getattr(import_module(module), attribute, None)
     except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise _refused(variable, name, reason) from error
+        _log.exception("function failed to load name=%s", name)
+        reason = " ".join(str(error).split())
+        raise SettingsError(f"it cannot be loaded: {type(error).__name__}: {reason}") from error
     if not callable(found):
-        raise _refused(variable, name, "it cannot be called")
-    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(
-        getattr(found, "__call__", None)  # noqa: B004 - an object with an async __call__
-    ):
-        raise _refused(variable, name, "it must not be async")
+        raise SettingsError("it names nothing that can be called")
+    if any(map(_is_async, (found, getattr(found, "__call__", None)))):  # noqa: B004 - an object's
+        raise SettingsError("it is asynchronous, and has to answer at once")
     loaded: Callable[..., Any] = found
     return loaded
 
 
-def _refused(variable: str, name: str, reason: str) -> SettingsError:
-    return SettingsError(f"{variable}={name!r} is refused: {reason}")
+def _is_async(found: object) -> bool:
+    return inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found)

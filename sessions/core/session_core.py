@@ -254,7 +254,7 @@ class SessionCore:
                 metadata,
                 wanted,
                 work=self._samples,
-                told_of=self._metadata.teller_of(session),
+                mismatch_of=self._metadata.teller_of(session),
                 pins=pins,
             )
 

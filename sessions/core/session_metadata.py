@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 
 from sessions.core.histories.node import Node
-from sessions.core.histories.tree_view import leaf_of, tree_of
+from sessions.core.histories.tree_view import tree_of
 from sessions.core.json_text import JsonObject
 from sessions.core.session import Session
 from sessions.core.turn_preparer import off_loop
@@ -50,7 +50,7 @@ class SessionMetadata:
     def teller_of(
         self, session: Session
     ) -> Callable[[Node], Coroutine[None, None, JsonObject]] | None:
-        """What tells of a leaf in the metadata of its sample; None for a linear session.
+        """What tells how a leaf differs from a rendering; None for a linear session.
 
         Args:
             session: The leaf's session.
@@ -58,14 +58,10 @@ class SessionMetadata:
         if not session.history.is_tree:
             return None
 
-        async def told_of(leaf: Node) -> JsonObject:
-            return {
-                "leaf": leaf_of(leaf),
-                "accumulated_token_ids": leaf.checkpoint.token_ids.tolist(),
-                **await self.mismatch_of(session, leaf),
-            }
+        async def mismatch_of(leaf: Node) -> JsonObject:
+            return await self.mismatch_of(session, leaf)
 
-        return told_of
+        return mismatch_of
 
     async def mismatch_of(self, session: Session, node: Node) -> JsonObject:
         """How the tokens of a turn differ from one rendering of its conversation.

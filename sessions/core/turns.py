@@ -121,9 +121,7 @@ class TurnRunner:
         )
         async with asked as received:
             if received.taken is None:
-                overflow = context_error_of(
-                    received.engine.status, received.engine.body, chat.body
-                )
+                overflow = context_error_of(received.engine.status, received.engine.body, chat.body)
                 if overflow is not None:
                     raise overflow
                 return TurnReply(engine=received.engine, body=None)

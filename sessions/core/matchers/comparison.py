@@ -7,7 +7,6 @@ Spec: docs/sessions.md#matcher
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import Final
 
 from sessions.core.json_text import Json, JsonObject
@@ -37,8 +36,7 @@ def differ(path: str, stored: Json, sent: Json) -> Difference:
     """A difference, its values shortened; two long texts from shortly before they part."""
     start = 0
     if isinstance(stored, str) and isinstance(sent, str):
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(stored, sent, strict=False))
-        start = max(0, sum(1 for _ in same) - _SHOWN_BEFORE)
+        start = max(0, _same_count_of(stored, sent) - _SHOWN_BEFORE)
     return Difference(path=path, stored=shown(stored, start), sent=shown(sent, start))
 
 
@@ -70,3 +68,15 @@ def _compare_lists(path: str, stored: list[Json], sent: list[Json]) -> Differenc
     if len(stored) == len(sent):
         return None
     return Difference(path=path, stored=f"{len(stored)} entries", sent=f"{len(sent)} entries")
+
+
+def _same_count_of(stored: str, sent: str) -> int:
+    """With how many equal characters two texts begin; long ones are compared by halves."""
+    low, high = 0, min(len(stored), len(sent)) + 1  # the first low are equal, the first high not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if stored[low:middle] == sent[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

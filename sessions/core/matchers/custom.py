@@ -11,16 +11,14 @@ Spec: docs/sessions.md#own-matchers
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Hashable
-from importlib import import_module
 
 from sessions.core.json_text import JsonObject
 from sessions.core.matchers.comparison import differ
 from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Difference
-from sessions.errors import SettingsError
+from sessions.core.named_code import load_function
 from sessions.turn_errors import MatcherFailedError
 
 _log = logging.getLogger(__name__)
@@ -72,14 +70,4 @@ def load_matcher(name: str) -> CustomMatcher:
     Raises:
         SettingsError: It cannot be imported, or is no function that answers at once.
     """
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(import_module(module), attribute, None)
-    except Exception as error:
-        _log.exception("matcher failed to load matcher=%s", name)
-        raise SettingsError(f"it cannot be loaded: {type(error).__name__}: {error}") from error
-    if not callable(found):
-        raise SettingsError("it names nothing that can be called")
-    if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
-        raise SettingsError("it is asynchronous, and a matcher must answer at once")
-    return CustomMatcher(name, found)
+    return CustomMatcher(name, load_function(name))

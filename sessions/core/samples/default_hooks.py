@@ -11,14 +11,14 @@ Spec: docs/samples.md#hooks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from sessions.core.json_text import JsonObject
 from sessions.core.named_code import load_function
 from sessions.core.samples.hooks import SampleDraft, SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree, Turn
+from sessions.errors import SettingsError
 from sessions.settings import variable_of
 
 _REWARD: Final = "reward"
@@ -64,13 +64,18 @@ def load_hooks(picker: str, post_processor: str) -> SampleHooks:
     Raises:
         SettingsError: There is none of that name.
     """
-    hooks = DEFAULT_HOOKS
-    if picker:
-        hooks = replace(hooks, picker=load_function(picker, variable_of("sample_picker")))
-    if post_processor:
-        variable = variable_of("sample_post_processor")
-        hooks = replace(hooks, post_processor=load_function(post_processor, variable))
-    return hooks
+    return SampleHooks(
+        picker=_load(picker, "sample_picker") or DEFAULT_HOOKS.picker,
+        post_processor=_load(post_processor, "sample_post_processor")
+        or DEFAULT_HOOKS.post_processor,
+    )
+
+
+def _load(name: str, field: str) -> Callable[..., Any] | None:
+    try:
+        return load_function(name) if name else None
+    except SettingsError as error:
+        raise SettingsError(f"{variable_of(field)}={name!r} is refused: {error}") from error
 
 
 def _family_of(turn: Turn) -> str | bytes:

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 from starlette.responses import Response
 
 from sessions.core.histories.node import Node
+from sessions.core.histories.tree_view import leaf_of
 from sessions.core.json_text import JsonObject
 from sessions.core.record_stream import RecordStream, pieces_of
 from sessions.core.samples.assembly import EmptyReason, SampleRules
@@ -34,7 +35,7 @@ from sessions.replay.blobs import ReplayBlob
 from sessions.replay.splice import Part, size_of
 from sessions.tokens.prompts import PromptBuilder
 
-ToldOf: TypeAlias = Callable[[Node], Awaitable[JsonObject]]
+MismatchOf: TypeAlias = Callable[[Node], Awaitable[JsonObject]]
 _BLOB_TYPE: Final = (b"content-type", b"application/octet-stream")
 
 
@@ -65,7 +66,7 @@ async def samples_reply_of(
     wanted: SamplesRequest,
     *,
     work: SampleWork,
-    told_of: ToldOf | None,
+    mismatch_of: MismatchOf | None,
     pins: ExitStack,
 ) -> Response:
     """Make the reply; its first piece is there.
@@ -75,8 +76,8 @@ async def samples_reply_of(
         metadata: What the session says of itself.
         wanted: What the client wants.
         work: What all requests share.
-        told_of: What the metadata of the sample of a leaf say of the leaf; None for a linear
-            session, whose own metadata say it.
+        mismatch_of: What the metadata of the sample of a leaf say of its mismatch; None for a
+            linear session, whose own metadata say that and what else is said of leaves.
         pins: Of the blobs that `blobs_in` names; the reply takes them over unless this raises.
 
     Raises:
@@ -97,20 +98,9 @@ async def samples_reply_of(
             metadata=wanted.metadata,
         )
     )
-    told: list[tuple[PickedSample, JsonObject]] = []
-    if not isinstance(picked, EmptyReason):
-        told = [(p, {} if told_of is None else await told_of(p.node)) for p in picked]
-
-    def render() -> list[Part]:
-        if isinstance(picked, EmptyReason):
-            return parts_of(tensors_of([], picked, metadata))
-        has_reward = told_of is not None
-        finish = work.hooks.post_processor
-        samples = finished_samples_of(told, finish, wanted.metadata, has_reward=has_reward)
-        reason = None if samples else EmptyReason.NONE_PICKED
-        return parts_of(tensors_of(samples, reason, metadata))
-
-    parts = await asyncio.to_thread(render)
+    leaves = [] if isinstance(picked, EmptyReason) else [each.node for each in picked]
+    mismatches = None if mismatch_of is None else [await mismatch_of(leaf) for leaf in leaves]
+    parts = await asyncio.to_thread(_parts_of, picked, mismatches, metadata, wanted, work)
     size_bytes = sum(map(size_of, parts))
     pieces = pieces_of(parts, 0, size_bytes)
     turnstile = work.turnstile
@@ -119,3 +109,33 @@ async def samples_reply_of(
     )
     await reply.begin()
     return reply
+
+
+def _parts_of(
+    picked: list[PickedSample] | EmptyReason,
+    mismatches: list[JsonObject] | None,
+    metadata: JsonObject,
+    wanted: SamplesRequest,
+    work: SampleWork,
+) -> list[Part]:
+    """Finish the samples and lay the reply out; mismatches by sample, None in a linear session."""
+    if isinstance(picked, EmptyReason):
+        return parts_of(tensors_of([], picked, metadata))
+    is_tree = mismatches is not None
+    told: list[JsonObject] = [{} for _ in picked]
+    if mismatches is not None:
+        told = [_told_of(*pair) for pair in zip(picked, mismatches, strict=True)]
+    samples = finished_samples_of(
+        list(zip(picked, told, strict=True)),
+        work.hooks.post_processor,
+        wanted.metadata,
+        has_reward=is_tree,
+    )
+    reason = None if samples else EmptyReason.NONE_PICKED
+    return parts_of(tensors_of(samples, reason, metadata))
+
+
+def _told_of(picked: PickedSample, mismatch: JsonObject) -> JsonObject:
+    """What the metadata of a sample say of its leaf."""
+    ids = picked.node.checkpoint.token_ids.tolist()
+    return {"leaf": leaf_of(picked.node), "accumulated_token_ids": ids, **mismatch}

@@ -122,7 +122,11 @@ def test_hooks_are_the_default_unless_they_are_named():
 
 
 def test_a_hook_that_is_misspelled_is_refused_by_its_setting():
-    with pytest.raises(SettingsError, match="SESSIONS_SAMPLE_PICKER='builtins:mni' is refused"):
-        load_hooks("builtins:mni", "")
-    with pytest.raises(SettingsError, match="SESSIONS_SAMPLE_POST_PROCESSOR='x' is refused"):
-        load_hooks("", "x")
+    with pytest.raises(
+        SettingsError, match="SESSIONS_SAMPLE_PICKER='json:mni' is refused: it names"
+    ):
+        load_hooks("json:mni", "")
+    with pytest.raises(
+        SettingsError, match="SESSIONS_SAMPLE_POST_PROCESSOR='nowhere:x' is refused"
+    ):
+        load_hooks("", "nowhere:x")

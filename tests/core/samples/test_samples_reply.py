@@ -32,7 +32,9 @@ async def reply_of(
     wanted = SamplesRequest(max_seq_len=limit)
     work = SampleWork(prompts=prompts, hooks=DEFAULT_HOOKS, turnstile=Turnstile())
     nodes = nodes_of(turns)
-    return await samples_reply_of(nodes, {"told": 1}, wanted, work=work, told_of=None, pins=pins)
+    return await samples_reply_of(
+        nodes, {"told": 1}, wanted, work=work, mismatch_of=None, pins=pins
+    )
 
 
 def session_of(
