@@ -42,6 +42,7 @@ class Kind(enum.IntEnum):
     CLAIM = 9  # (shard) payload is a claim key, generation the number of the request
     CLAIMED = 10  # (router) the answer: argument is Claimed, slot the index of who holds it
     UNCLAIM = 11  # (shard) payload is a claim key that it gives up
+    END_CLAIM = 12  # (shard) payload is a claim key that it keeps for what comes too late
 
 
 _DATA: Final = int(Kind.DATA)  # naming an enum member costs 70 ns on Python 3.11

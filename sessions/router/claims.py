@@ -2,7 +2,8 @@
 
 Shards fill it over their channels. A claim is taken once, and only its holder releases it. While a
 shard serves requests that may open the session they name, its key is reserved: such requests find
-that shard, and no other may claim it. What a dead shard held stays known as dead, so that its
+that shard, and no other may claim it. A shard may keep the claim of what is over, so that what is
+late finds it there. What a dead shard held stays known as dead, so that its
 sessions are told from those that ended; the oldest of these are forgotten, and a dead claim may be
 taken again. Pure: it knows no channel.
 
@@ -56,12 +57,13 @@ class ClaimTable:
         """
         self._live: dict[bytes, int] = {}
         self._dead: dict[bytes, int] = {}  # oldest first
+        self._ended: set[bytes] = set()  # of the live ones: only what is late comes for them
         self._reserved: dict[bytes, tuple[int, int]] = {}  # the shard, and how often
         self._dead_limit = dead_limit
 
     def __len__(self) -> int:
-        """Live claims."""
-        return len(self._live)
+        """Live claims of what is not over."""
+        return len(self._live) - len(self._ended)
 
     def claim(self, key: bytes, shard: int) -> Granted | HeldBy:
         """Take a claim for a live shard, unless a live one holds it or another has it reserved."""
@@ -76,11 +78,20 @@ class ClaimTable:
         return Granted()
 
     def release(self, key: bytes, shard: int) -> bool:
-        """Drop a claim if this shard holds it; whether it did."""
-        is_held = self._live.get(key) == shard
-        if is_held:
-            del self._live[key]
-        return is_held
+        """Drop a claim if this shard holds it; whether it did, and it was not over."""
+        if self._live.get(key) != shard:
+            return False
+        del self._live[key]
+        is_over = key in self._ended
+        self._ended.discard(key)
+        return not is_over
+
+    def end(self, key: bytes, shard: int) -> bool:
+        """What this shard has claimed is over, and stays claimed; whether it was not, until now."""
+        if self._live.get(key) != shard or key in self._ended:
+            return False
+        self._ended.add(key)
+        return True
 
     def reserve(self, key: bytes, shard: int) -> None:
         """Keep a key for a shard that `find` gave, or for any if it gave none, once more."""
@@ -103,6 +114,7 @@ class ClaimTable:
         self._reserved = {key: kept for key, kept in self._reserved.items() if kept[0] != shard}
         for key in [key for key, holder in self._live.items() if holder == shard]:
             del self._live[key]
+            self._ended.discard(key)
             self._dead[key] = shard
         while len(self._dead) > self._dead_limit:
             del self._dead[next(iter(self._dead))]

@@ -299,6 +299,9 @@ class Dispatch:
         elif kind == Kind.UNCLAIM and len(key) == CLAIM_KEY_BYTES:
             if self.claims.release(key, link.index):
                 link.load.close()
+        elif kind == Kind.END_CLAIM and len(key) == CLAIM_KEY_BYTES:
+            if self.claims.end(key, link.index):
+                link.load.close()
         else:
             raise LocalProtocolError(f"message of kind {kind} from shard {link.index}")
 

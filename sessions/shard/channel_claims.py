@@ -73,6 +73,11 @@ class ChannelClaims:
             self._held.discard(key)
             self._give_up(key)
 
+    def end(self, key: bytes) -> None:
+        """Keep the claim of what is over, for what comes too late."""
+        if key in self._held and self._channel is not None:
+            self._channel.send(Message(Kind.END_CLAIM, 0, 0, 0, 0, key))
+
     def holds(self, key: bytes) -> bool:
         """Whether this shard has the claim."""
         return key in self._held

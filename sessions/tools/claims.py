@@ -32,6 +32,9 @@ class Claims(Protocol):
     def release(self, key: bytes) -> None:
         """Give up a claim; only the shard that holds it can, anything else is ignored."""
 
+    def end(self, key: bytes) -> None:
+        """What is claimed is over, and counts no more; what is late still finds this shard."""
+
 
 class LocalClaims:
     """The claims of a lone shard."""
@@ -48,3 +51,6 @@ class LocalClaims:
     def release(self, key: bytes) -> None:
         """See `Claims.release`."""
         self._held.discard(key)
+
+    def end(self, key: bytes) -> None:
+        """See `Claims.end`; nothing comes from elsewhere."""

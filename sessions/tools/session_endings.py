@@ -48,6 +48,7 @@ class SessionEndings:
     def add(self, key: bytes, ending: Ending) -> None:
         """A session ended whose claim this shard holds."""
         self._endings[key] = ending
+        self._claims.end(key)
         while len(self._endings) > self._limit:
             oldest = next(iter(self._endings))
             del self._endings[oldest]

@@ -43,6 +43,26 @@ def test_only_the_holder_releases(table: ClaimTable) -> None:
     assert len(table) == 0
 
 
+def test_what_is_over_stays_claimed_and_counts_no_more(table: ClaimTable) -> None:
+    assert not table.end(KEY, 2)
+    assert not table.end(OTHER, 1)
+    assert table.end(KEY, 1)
+    assert not table.end(KEY, 1), "it counts once"
+    assert (table.find(KEY), len(table)) == (Holder(1, LIVE), 0)
+    assert table.claim(KEY, 2) == HeldBy(1)
+    assert not table.release(KEY, 1), "it did not count"
+    assert (table.find(KEY), len(table)) == (None, 0)
+    assert table.claim(KEY, 2) == Granted()
+    assert len(table) == 1
+    assert table.release(KEY, 2)
+
+
+def test_what_was_over_is_dead_with_its_shard(table: ClaimTable) -> None:
+    table.end(KEY, 1)
+    table.bury(1)
+    assert (table.find(KEY), len(table)) == (Holder(1, DEAD), 0)
+
+
 def test_what_a_dead_shard_held_stays_known_as_dead(table: ClaimTable) -> None:
     table.claim(OTHER, 2)
     table.bury(1)

@@ -158,6 +158,19 @@ def test_a_claim_takes_the_place_of_the_request_that_made_it(dispatch: Dispatch)
     assert dispatch.links[shard].load.count == 0
 
 
+def test_a_claim_of_what_is_over_counts_no_more_and_is_still_found(dispatch: Dispatch) -> None:
+    dispatch.counts_claims = True
+    claim(dispatch, 2)
+    assert dispatch.links[2].load.count == 1
+    for kind in (Kind.END_CLAIM, Kind.END_CLAIM):
+        dispatch.on_message(dispatch.links[2], Message(kind, 0, 0, 0, 0, key_of()))
+        assert (dispatch.links[2].load.count, len(dispatch.claims)) == (0, 0)
+    assert dispatch.choose(episode()).shard == 2
+    dispatch.on_message(dispatch.links[2], Message(Kind.UNCLAIM, 0, 0, 0, 0, key_of()))
+    assert (dispatch.links[2].load.count, len(dispatch.claims)) == (0, 0)
+    assert dispatch.claims.find(key_of()) is None
+
+
 @pytest.mark.parametrize("counts_claims", [False, True])
 @pytest.mark.parametrize("ends", ["back", "gone"])
 def test_a_request_counts_while_it_is_lent(
@@ -696,7 +709,17 @@ def test_a_wish_for_a_copy_that_is_not_there_means_nothing(dispatch: Dispatch, e
 
 @pytest.mark.parametrize(
     "kind",
-    [Kind.HELLO, Kind.LEND, Kind.RELEASE, Kind.DATA, Kind.CLAIMED, Kind.CLAIM, Kind.UNCLAIM, 99],
+    [
+        Kind.HELLO,
+        Kind.LEND,
+        Kind.RELEASE,
+        Kind.DATA,
+        Kind.CLAIMED,
+        Kind.CLAIM,
+        Kind.UNCLAIM,
+        Kind.END_CLAIM,
+        99,
+    ],
 )
 def test_a_word_that_no_shard_says_is_an_error(dispatch: Dispatch, kind: int) -> None:
     """A claim without a key is none."""

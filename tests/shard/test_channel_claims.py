@@ -94,6 +94,16 @@ async def test_a_release_is_said_once(desk: Desk) -> None:
     assert not desk.claims.holds(KEY)
 
 
+async def test_what_is_over_is_told_and_stays_held(desk: Desk) -> None:
+    await (await desk.taken(KEY))
+    for key in (KEY, OTHER):
+        desk.claims.end(key)
+    assert desk.channel.messages[1:] == [Message(Kind.END_CLAIM, 0, 0, 0, 0, KEY)]
+    assert desk.claims.holds(KEY)
+    with pytest.raises(DuplicateClaimError):
+        await desk.claims.claim(KEY)
+
+
 @pytest.mark.parametrize("word", Claimed)
 async def test_a_claim_whose_claimant_was_cancelled_is_given_up_if_it_is_granted(
     desk: Desk, word: Claimed

@@ -39,6 +39,9 @@ class SlowClaims:
     def release(self, key: bytes) -> None:
         self.held.discard(key)
 
+    def end(self, key: bytes) -> None:
+        raise AssertionError("nothing is kept of a session of MCP")
+
 
 @dataclass
 class Stage:

@@ -8,6 +8,24 @@ from sessions.tools.claims import LocalClaims
 from sessions.tools.session_endings import Ending, SessionEndings, released_error
 
 
+class NotedClaims(LocalClaims):
+    """Claims that note what is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[bytes] = []
+
+    def end(self, key: bytes) -> None:
+        self.ended.append(key)
+
+
+async def test_what_ends_is_told_and_stays_claimed():
+    claims = NotedClaims()
+    await claims.claim(b"a")
+    SessionEndings(claims, 2).add(b"a", Ending.CLOSED)
+    assert (claims.ended, claims._held) == ([b"a"], {b"a"})
+
+
 async def test_the_oldest_endings_are_forgotten_and_their_claims_given_up():
     claims = LocalClaims()
     endings = SessionEndings(claims, 2)
