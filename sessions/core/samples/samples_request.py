@@ -12,6 +12,7 @@ from sessions.core.json_text import Json, JsonObject, parse_client_json
 from sessions.errors import RequestError
 
 NESTING_LIMIT: Final = 64
+_NESTS: Final = (dict, list, tuple)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,9 @@ def is_shallow(value: Json, levels: int = NESTING_LIMIT) -> bool:
         value: JSON.
         levels: How many objects and lists may lie in one another.
     """
-    if not isinstance(value, dict | list | tuple):
+    if not isinstance(value, _NESTS):
         return True
-    within = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(is_shallow(each, levels - 1) for each in within)
+    each_of = value.values() if isinstance(value, dict) else value
+    # Most lists are long and hold numbers: they must cost little.
+    nested = [each for each in each_of if isinstance(each, _NESTS)]
+    return levels > 0 and all(is_shallow(each, levels - 1) for each in nested)
