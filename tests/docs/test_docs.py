@@ -17,6 +17,7 @@ from sessions.chassis.verdicts import ExitCode
 from sessions.chassis.worker import GroupWorker
 from sessions.client.errors import SessionsClientError
 from sessions.core.histories.linear import MAX_ROLLBACK_TURNS
+from sessions.core.samples.samples_request import NESTING_LIMIT
 from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.episode_errors import EpisodeNotRunningError
 from sessions.errors import ClientVisibleError, SettingsError
@@ -256,6 +257,7 @@ def test_the_states_of_probes_are_those_of_the_code():
 KIB: Final = 1024
 LIMITS: Final = [
     ("roll-back", "1 turn", MAX_ROLLBACK_TURNS, 1),
+    ("nesting of a sample's metadata and reward", "64 levels", NESTING_LIMIT, 64),
     (
         "line of a chunked body; all its extensions; all its trailers",
         "16 KiB each",
