@@ -79,10 +79,23 @@ def test_a_prompt_may_drop_the_tokens_that_the_family_trims():
 
 def test_a_mismatch_or_its_absence_is_a_violation():
     turns, found = held()
-    found.metadata["tito_session_mismatch"] = [{"type": "assistant_text"}]
+    found.metadata["tito_session_mismatch"] = [{"type": "non_assistant_text"}]
     assert len(violations_of(turns, found)) == 1
     del found.metadata["tito_session_mismatch"]
     assert violations_of(turns, found) == ["tito_session_mismatch is None"]
+
+
+def test_a_spelling_of_the_models_own_is_none():
+    turns, found = held()
+    found.metadata["tito_session_mismatch"] = [{"type": "assistant_text"}]
+    assert violations_of(turns, found) == []
+
+
+def test_reasoning_may_have_the_engines_own_name_in_a_record():
+    turns, found = held()
+    message = found.records[-1]["response"]["choices"][0]["message"]
+    message["reasoning"] = message.pop("reasoning_content")
+    assert violations_of(turns, found) == []
 
 
 def test_a_missing_record_is_a_violation():
@@ -165,9 +178,9 @@ def test_no_server_is_one_line_and_exit_1(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err == ("http://127.0.0.1:1 does not answer: connection refused\n")
 
 
-@pytest.mark.parametrize("shards", [1, 4])
-def test_ten_turns_hold_against_a_real_group(groups: Groups, shards: int):
-    group = groups.start(shards=shards, env={"SESSIONS_ENGINE_URL": "sim:"})
+@pytest.mark.parametrize(("engine", "shards"), [("sim:", 1), ("sim:?dialect=vllm", 4)])
+def test_ten_turns_hold_against_a_real_group(groups: Groups, engine: str, shards: int):
+    group = groups.start(shards=shards, env={"SESSIONS_ENGINE_URL": engine})
     command = [sys.executable, "-m", "examples.rollout", group.url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
