@@ -285,9 +285,10 @@ class SeededSessions:
         if not seat.claims:
             assert seat.closing is not None  # noqa: S101 - for the type checker: this runs in it
             # Cancelled while it was being claimed; the environment has not seen it.
-            self._burials[seat.key] = seat.closing
             self._forget(seat)
-            await self._bury(seat.key)
+            if not self._is_sweeping:  # else nobody comes any more, and a claim may take for ever
+                self._burials[seat.key] = seat.closing
+                await self._bury(seat.key)
             return
         await self._release(seat)
         self._endings.add(seat.key, ending)

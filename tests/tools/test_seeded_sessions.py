@@ -204,6 +204,15 @@ async def test_the_sweep_closes_all_and_takes_no_more():
     assert scene.environment.life == ["start", "stop with 0 sessions"]
 
 
+async def test_the_sweep_waits_for_no_claim(scene: Scene, claims: GatedClaims):
+    claims.gate.clear()
+    run = scene.begin("/seed_session", seed_body("s1"))
+    await wait_for(lambda: claims.waiting == 1)
+    await scene.environment.sweep()
+    assert scene.environment.open_sessions == 0
+    assert code_of(await run.reply(), 409) == "session_released"
+
+
 async def test_the_sweep_leaves_behind_what_does_not_end(caplog: pytest.LogCaptureFixture):
     async with open_scene(context_of(cleanup_s=0.05)) as scene:
         await scene.seed("s1", stuck=1)
