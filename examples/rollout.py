@@ -247,7 +247,7 @@ def report(session_id: str, turns: Sequence[Turn], found: Records) -> None:
     print("turn  form      finish       prompt  sampled  said")
     for number, (turn, record) in enumerate(zip(turns, found.records, strict=False), start=1):
         calls = [call["function"]["name"] for call in turn.reply.get("tool_calls", [])]
-        said = " + ".join(calls) or turn.reply.get("content", "")[:40]
+        said = " + ".join(calls) or turn.reply.get("content", "").strip()[:40]
         print(
             f"{number:4}  {turn.form:8}  {turn.finish_reason:11}"
             f"  {len(prompt_ids(record)):6}  {len(sampled_ids(record)):7}  {said}"
