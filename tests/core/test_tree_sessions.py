@@ -129,8 +129,8 @@ async def test_what_goes_on_from_a_cut_reply_is_refused_before_the_engine(open_d
 
 
 async def test_a_full_tree_refuses_finally_and_a_late_turn_is_told(open_desk: OpenDesk):
-    async with open_desk() as desk:
-        desk.engine.answers = [echo(desk)]
+    async with open_desk(routing_replay=True) as desk:
+        desk.engine.answers = [with_rows(desk, width=250)]
         session = desk.open(mode="tree", max_turns=2)
         await desk.chat(session, "one")
         desk.engine.gate.clear()
@@ -141,6 +141,7 @@ async def test_a_full_tree_refuses_finally_and_a_late_turn_is_told(open_desk: Op
         with pytest.raises(TurnLimitError):
             await desk.chat(session, "four")
         assert len((await desk.read(session))["records"]) == 2
+        assert desk.replay.usage().blobs == 2, "nothing stays of the late turn"
 
 
 async def test_a_failed_turn_leaves_a_tree_as_it_was(open_desk: OpenDesk):
