@@ -10,6 +10,7 @@ Spec: docs/lending.md#front
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from sessions.wire.replies import render_error
 
 _SWEEP_S: Final = 0.25  # a deadline is kept to within this
 _BACKLOG: Final = 2048
+_MADE_S: Final = 0.1  # a turn of the loop takes microseconds
 DRAIN_LINGER_S: Final = 0.3
 REFUSED_LINGER_COUNT: Final = 64  # the reserve of open files in chassis/descriptors.py has room
 
@@ -55,6 +57,7 @@ class Front:
         self.dispatcher = dispatcher
         self.kinds: tuple[SessionKind, ...] = (ROLLOUT,)
         self._group = group
+        self._listeners: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._refused: set[_Refused] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -64,6 +67,7 @@ class Front:
     async def start(self, listeners: list[socket.socket]) -> None:
         """Accept on the listeners."""
         loop = asyncio.get_running_loop()
+        self._listeners = listeners
         for listener in listeners:
             server = await loop.create_server(self._protocol, sock=listener, backlog=_BACKLOG)
             self._servers.append(server)
@@ -73,12 +77,14 @@ class Front:
         """Stop to accept, wait until nothing is in flight, end all connections.
 
         A client that had no word of the end gets a moment to send what it was about to send, and
-        its answer: a connection that is idle, or given back meanwhile, is ended after that.
+        its answer: a connection that is idle, or given back meanwhile, is ended after that. So is
+        one that the kernel had connected by then, which a mere close of the listener would reset.
 
         Args:
             lent_count: Exchanges that shards still have.
         """
         self.is_closing = True
+        await self._accept_waiting()
         for server in self._servers:
             server.close()
         for connection in list(self.connections):
@@ -93,6 +99,24 @@ class Front:
         await wait_until(self._is_empty, limit_s=DRAIN_LINGER_S, poll_s=0)
         if self._sweep is not None:
             self._sweep.cancel()
+
+    async def _accept_waiting(self) -> None:
+        """Take the connections that wait for it, and see that all taken ones are there."""
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            for _ in range(_BACKLOG):
+                try:
+                    sock, _address = listener.accept()
+                except OSError:  # none waits, or no descriptor is left
+                    break
+                sock.setblocking(False)  # noqa: FBT003 - positional only
+                with contextlib.suppress(OSError):  # it is gone already
+                    await loop.connect_accepted_socket(self._protocol, sock)
+        # One that the loop accepted is made a turn or two later.
+        await asyncio.sleep(0)
+        await wait_until(
+            lambda: self.slots.taken_count == len(self.connections), limit_s=_MADE_S, poll_s=0
+        )
 
     def _is_empty(self) -> bool:
         return not self.connections and not self._refused

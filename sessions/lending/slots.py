@@ -211,6 +211,11 @@ class SlotTable:
         """Whether another connection fits."""
         return bool(self._free)
 
+    @property
+    def taken_count(self) -> int:
+        """Slots of connections that are open, or being made."""
+        return len(self._generations) - len(self._free)
+
     def take(self) -> Slot:
         """A slot in state HEAD.
 

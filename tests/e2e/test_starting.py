@@ -48,10 +48,10 @@ def test_a_shard_that_dies_before_the_others_are_there_ends_the_group(groups: Gr
     group = groups.start(
         shards=3,
         env={"SESSIONS_ON_SHARD_EXIT": policy},
-        app="tests.support.apps:boot_hang_but_one",
+        app="tests.support.apps:boot_hang_but_two",
         wait_ready=False,
     )
-    wait_until(lambda: "shard connected" in group.log(), "one shard to say hello")
+    wait_until(lambda: group.log().count("shard connected") == 2, "two shards to say hello")
     found = re.search(r"shard connected shard=(\d) pid=(\d+)", group.log())
     assert found is not None
     os.kill(int(found[2]), signal.SIGKILL)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 
 import pytest
 
@@ -38,6 +40,26 @@ async def test_draining_ends_idle_connections_alone(stage: FrontStage) -> None:
     await stage.pass_last_moment()
     assert await busy.read_to_end() == b""
     busy.close()
+    await drained
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_a_connection_that_came_before_the_listener_closed_is_answered(
+    stage: FrontStage, turns: int
+) -> None:
+    """It is connected by the kernel: it waits there, or is accepted and not made yet."""
+    stage.dispatcher.refusal = draining_error()
+    clients = [socket.create_connection(stage.address) for _ in range(5)]
+    await turn(turns)
+    for client in clients:
+        client.sendall(ASK)
+    drained = asyncio.create_task(stage.front.drain(lambda: 0))
+    for client in clients:
+        with contextlib.closing(client):
+            client.setblocking(False)  # noqa: FBT003 - positional only
+            async with asyncio.timeout(10):
+                reply = await asyncio.get_running_loop().sock_recv(client, 65536)
+            assert reply.startswith(b"HTTP/1.1 503 "), reply
     await drained
 
 

@@ -334,6 +334,7 @@ class SlotsModel(RuleBasedStateMachine):
 
     @invariant()
     def slots_agree_with_the_model(self) -> None:
+        assert self.table.taken_count == len(self.slots)
         for number, slot in self.slots.items():
             assert slot.parked_shards == sorted(self.copies[number])
             holder = self.lent.get(number)

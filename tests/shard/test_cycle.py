@@ -234,7 +234,9 @@ def test_the_names_that_are_known_have_a_limit() -> None:
 def cycle_of(app: App, first: bytes = b"GET /one HTTP/1.1") -> tuple[Cycle, Wire]:
     service, wire, head = service_of(app), Wire(), head_of(raw_of(first=first))
     scope = scope_of(service, head, ADDRESS, ADDRESS)
-    return Cycle(service, head, scope, wire, FlowControl(wire), on_response=lambda: None), wire
+    cycle = Cycle(service, head, scope, wire, FlowControl(wire), on_response=lambda: None)
+    cycle.access_log = False  # pytest's handler would turn it on
+    return cycle, wire
 
 
 async def run(app: App) -> tuple[Cycle, Wire]:

@@ -11,6 +11,7 @@ Spec: docs/architecture.md#tests
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import threading
@@ -95,13 +96,13 @@ def boot_hang() -> App:
     raise RuntimeError("nobody ended the hang")
 
 
-def boot_hang_but_one() -> App:
-    """A factory that returns in one process of a group, and hangs in the others."""
-    try:
-        (Path(os.environ["SESSIONS_RUNTIME_DIR"]) / "booted").touch(exist_ok=False)
-    except FileExistsError:
-        return boot_hang()
-    return cases()
+def boot_hang_but_two() -> App:
+    """A factory that returns in two processes of a group, and hangs in the others."""
+    for name in ("booted-first", "booted-second"):
+        with contextlib.suppress(FileExistsError):
+            (Path(os.environ["SESSIONS_RUNTIME_DIR"]) / name).touch(exist_ok=False)
+            return cases()
+    return boot_hang()
 
 
 def boot_exit() -> App:
