@@ -15,10 +15,12 @@ from typing import Final
 from sessions.core.json_text import Json, JsonObject, parse_client_json
 from sessions.errors import RequestError
 
+_VLLM_PROMPT: Final = "kv_transfer_params.prompt_token_ids"
 # A client that sets one of these believes that it makes the prompt or the record.
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "input_ids": "the session makes the prompt of its messages",
+        _VLLM_PROMPT: "the session makes the prompt of its messages",
         "routed_experts_start_len": "the session knows which rows its records have",
         "routed_experts_prompt_start": "the session knows which rows its records have",
         "logprob_start_len": "the record has the log probabilities of what was sampled",
@@ -72,9 +74,7 @@ def parse_chat_request(raw: bytes) -> ChatRequest:
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
     messages = _messages_in(body)
-    for field, reason in _REFUSED.items():
-        if body.get(field) is not None:
-            raise RequestError(f"{field} is not taken in a session: {reason}", param=field)
+    _check_taken(body)
     choices = body.get("n")
     if choices not in (None, 1) or choices is True:
         raise RequestError(
@@ -90,6 +90,14 @@ def parse_chat_request(raw: bytes) -> ChatRequest:
         wants_stream=_flag_in(body, "stream"),
         wants_usage=bool(options.get("include_usage")),
     )
+
+
+def _check_taken(body: JsonObject) -> None:
+    transfer = body.get("kv_transfer_params")
+    ids = transfer.get("prompt_token_ids") if isinstance(transfer, dict) else None
+    for field, reason in _REFUSED.items():
+        if (ids if field == _VLLM_PROMPT else body.get(field)) is not None:
+            raise RequestError(f"{field} is not taken in a session: {reason}", param=field)
 
 
 def _messages_in(body: JsonObject) -> list[JsonObject]:

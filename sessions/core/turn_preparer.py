@@ -160,9 +160,13 @@ class TurnPreparer:
         be larger than the tokenizer's.
         """
         limit = self._prompts.tokenizer.vocab_size
-        for token_id in encoded:
-            if type(token_id) is not int or not 0 <= token_id < limit:
-                raise InternalError(f"the prompt has {token_id!r}, which is no token id")
+        # A long first prompt has so many that only a look at all of them at once is cheap.
+        if not encoded or (
+            {*map(type, encoded)} == {int} and 0 <= min(encoded) <= max(encoded) < limit
+        ):
+            return
+        wrong = next(i for i in encoded if type(i) is not int or not 0 <= i < limit)
+        raise InternalError(f"the prompt has {wrong!r}, which is no token id")
 
     def _check_prefix(self, checkpoint: array[int], prompt: array[int]) -> None:
         """The promise of the product, checked on every turn: nothing sampled is changed."""

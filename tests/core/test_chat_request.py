@@ -85,3 +85,11 @@ def test_what_would_change_the_prompt_or_the_record_is_refused_by_name(field: st
         parse(**{field: value})
     assert (caught.value.status, caught.value.param) == (400, field)
     assert parse(**{field: None}).messages == [USER]
+
+
+def test_a_prompt_of_the_clients_own_is_refused_where_vllm_takes_it():
+    with pytest.raises(RequestError) as caught:
+        parse(kv_transfer_params={"prompt_token_ids": [1]})
+    assert caught.value.param == "kv_transfer_params.prompt_token_ids"
+    for other in (None, {}, {"remote": 1}, {"prompt_token_ids": None}, "x"):
+        assert parse(kv_transfer_params=other).messages == [USER]
