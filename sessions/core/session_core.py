@@ -20,7 +20,9 @@ from typing import Final
 from starlette.responses import Response
 
 from sessions.core.asking import Asking
-from sessions.core.chat_request import ChatRequest, parse_chat_request
+from sessions.core.chat_completions import CHAT_COMPLETIONS
+from sessions.core.chat_form import ChatForm
+from sessions.core.chat_request import ChatRequest
 from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders, reply_headers_of
@@ -190,15 +192,22 @@ class SessionCore:
             }
         )
 
-    async def chat(self, session_id: str, request: ClientRequest) -> Response:
+    async def chat(
+        self, session_id: str, request: ClientRequest, form: ChatForm = CHAT_COMPLETIONS
+    ) -> Response:
         """Run one turn; its reply, whole or as a stream.
+
+        Args:
+            session_id: The session's id.
+            request: The request.
+            form: In which the client speaks.
 
         Raises:
             ClientVisibleError: The turn failed and nothing of it was recorded.
         """
         session = self._registry.find(session_id)
         try:
-            return await self._chat(session, request)
+            return await self._chat(session, request, form)
         except ClientVisibleError as error:
             error.is_unrecorded_turn = True
             raise
@@ -319,15 +328,15 @@ class SessionCore:
         self._replay.drop_session(session.session_id)
         self._engine.forget(session.session_id)
 
-    async def _chat(self, session: Session, request: ClientRequest) -> Response:
-        chat = _enforced(parse_chat_request(request.body), session.options)
-        marks = marks_of(request.headers, request.body)
+    async def _chat(self, session: Session, request: ClientRequest, form: ChatForm) -> Response:
+        chat = _enforced(form.parse(request.body), session.options)
+        marks = marks_of(request.headers, request.body, form.name)
         turn = session.requests.find(marks)
         if isinstance(turn, TurnReply):
-            return _turn_reply_of(turn, is_stream=chat.wants_stream)
+            return _turn_reply_of(turn, form, is_stream=chat.wants_stream)
         if turn is None:
             self._replay_budget.check_turn()
-            turn = self.turns.start(session, self._runner.run(session, request, chat))
+            turn = self.turns.start(session, self._runner.run(session, request, chat, form))
             session.requests.begin(marks, turn)
             # A session idles from the end of its last turn on, not from that turn's beginning.
             turn.task.add_done_callback(lambda _: self._registry.touch(session))
@@ -337,8 +346,8 @@ class SessionCore:
             if not await waiting.wait(keepalive_s if chat.wants_stream else None):
                 return reply_of(_CLIENT_GONE)
             if waiting.is_done:
-                return _turn_reply_of(waiting.result(), is_stream=chat.wants_stream)
-        return TurnStream(waiting, keepalive_s=keepalive_s)
+                return _turn_reply_of(waiting.result(), form, is_stream=chat.wants_stream)
+        return TurnStream(waiting, form, keepalive_s=keepalive_s)
 
     async def _pass(self, path: bytes, request: ClientRequest, session_id: str) -> EngineReply:
         return await self._engine.exchange(
@@ -356,10 +365,10 @@ def _enforced(chat: ChatRequest, options: SessionOptions) -> ChatRequest:
     return replace(chat, body=with_sampling(chat.body, options.sampling))
 
 
-def _turn_reply_of(done: TurnReply, *, is_stream: bool) -> Response:
+def _turn_reply_of(done: TurnReply, form: ChatForm, *, is_stream: bool) -> Response:
     extra = [] if done.is_recorded else [UNRECORDED]
     if done.body is None:
-        return passed_on(done.engine, *extra)
+        return form.passed_on(done.engine, *extra)
     if is_stream:
         return reply_of(HTTPStatus.OK, [*STREAM_HEADERS, *extra], done.body)
     headers = reply_headers_of(done.engine.headers, is_rewritten=True)

@@ -20,14 +20,14 @@ from http import HTTPStatus
 from typing import Final
 
 from sessions.core.asking import Asking
+from sessions.core.chat_form import ChatForm
 from sessions.core.chat_request import ChatRequest
 from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
 from sessions.core.engine_errors import context_error_of
-from sessions.core.events import events_of
 from sessions.core.headers import EngineHeaders
 from sessions.core.histories.checkpoint import Checkpoint, Plan
-from sessions.core.json_text import JsonObject, render_json
+from sessions.core.json_text import JsonObject
 from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
 from sessions.core.sampled import Sampled
@@ -68,13 +68,16 @@ class TurnRunner:
         self._labels = labels
         self._replay_layers = replay_layers
 
-    async def run(self, session: Session, request: ClientRequest, chat: ChatRequest) -> TurnReply:
+    async def run(
+        self, session: Session, request: ClientRequest, chat: ChatRequest, form: ChatForm
+    ) -> TurnReply:
         """Run one turn.
 
         Args:
             session: The session; open when the turn began.
             request: The client's request.
             chat: Its body, parsed.
+            form: In which the reply is told.
 
         Returns:
             The reply. Whatever is in it, the session is consistent.
@@ -85,7 +88,7 @@ class TurnRunner:
         """
         arrived = time.time()
         try:
-            return await self._run(session, request, chat, arrived)
+            return await self._run(session, request, chat, form, arrived)
         except asyncio.CancelledError:
             session.cancelled_turns.append(
                 {
@@ -98,7 +101,12 @@ class TurnRunner:
             raise
 
     async def _run(
-        self, session: Session, request: ClientRequest, chat: ChatRequest, arrived: float
+        self,
+        session: Session,
+        request: ClientRequest,
+        chat: ChatRequest,
+        form: ChatForm,
+        arrived: float,
     ) -> TurnReply:
         dialect = await self._dialects.find(request.headers)
         async with session.lock:
@@ -128,7 +136,7 @@ class TurnRunner:
             sampled = self._dialects.read(
                 dialect, received.taken.value, received.text, prepared.prompt_ids
             )
-            body = _render(sampled, chat, prepared)
+            body = _render(sampled, chat, prepared, form)
             reply = TurnReply(engine=received.engine, body=body)
             async with session.lock:
                 obstacle = _obstacle_to(session, prepared.plan)
@@ -223,7 +231,7 @@ def _id_in(reply: JsonObject) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _render(sampled: Sampled, chat: ChatRequest, prepared: PreparedTurn) -> bytes:
+def _render(sampled: Sampled, chat: ChatRequest, prepared: PreparedTurn, form: ChatForm) -> bytes:
     """What the client gets; everything that could fail, before anything is committed.
 
     The parsed reply loses what the client does not get.
@@ -236,9 +244,6 @@ def _render(sampled: Sampled, chat: ChatRequest, prepared: PreparedTurn) -> byte
                 holder.pop(PROMPT_IDS, None)
             elif holder.get(PROMPT_IDS) is SENT_IDS:
                 holder[PROMPT_IDS] = prepared.prompt_ids.tolist()
-        if chat.wants_stream:
-            logprobs = chat.asks("logprobs")
-            return b"".join(events_of(reply, has_usage=chat.wants_usage, has_logprobs=logprobs))
-        return render_json(reply)
+        return form.render(sampled, chat)
     except (RecursionError, ValueError) as error:
         raise EngineReplyUnusableError(f"the engine's reply cannot be rendered: {error}") from error

@@ -51,3 +51,7 @@ def test_of_repeated_headers_the_first_counts():
 def test_what_is_kept_of_a_request_is_small_whatever_it_was():
     marks = marks_of([(b"idempotency-key", b"k" * 60000)], b"x" * 1_000_000)
     assert len(marks.key) == len(marks.digest) == 16
+
+
+def test_the_same_bytes_in_two_forms_are_not_the_same_request():
+    assert marks_of([], b"{}", "messages").digest != marks_of([], b"{}", "chat").digest

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sessions.core.chat_completions import CHAT_COMPLETIONS
 from sessions.core.shared_turn import SharedTurn
 from sessions.core.turn_reply import TurnReply
 from sessions.core.turn_stream import TurnStream
@@ -41,7 +42,7 @@ async def stream(outcome: TurnReply | Exception | None, *, keepalive_s: float = 
         return await wait(timeout_s)
 
     waiting.wait = counted  # type: ignore[method-assign]
-    return await sent_by(TurnStream(waiting, keepalive_s=keepalive_s))
+    return await sent_by(TurnStream(waiting, CHAT_COMPLETIONS, keepalive_s=keepalive_s))
 
 
 def reply(body: bytes | None, *, is_recorded: bool = True, **engine: Any) -> TurnReply:  # noqa: ANN401
@@ -96,6 +97,6 @@ async def test_a_stream_whose_client_is_gone_ends_without_events():
         return
 
     waiting = TurnWait(SharedTurn(turn), wait_gone)  # type: ignore[arg-type]
-    messages = await sent_by(TurnStream(waiting, keepalive_s=60))
+    messages = await sent_by(TurnStream(waiting, CHAT_COMPLETIONS, keepalive_s=60))
     assert [message.get("body") for message in messages] == [None, COMMENT]
     assert turn.cancelled()
