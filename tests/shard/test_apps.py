@@ -17,7 +17,7 @@ from sessions.shard.apps import LoadedApp, _context_of, load_app
 from sessions.tools.claims import LocalClaims
 from sessions.tools.context import ToolContext
 from tests.support.apps import trivial
-from tests.support.claiming_app import KIND, ClaimingApp
+from tests.support.claiming_app import KIND, VISITS, ClaimingApp
 from tests.support.episodes import HEADER, HeldEnvironment, context_of
 from tests.support.resources_app import CounterResources
 from tests.support.rollouts import ORIGIN, group_of, serve_state
@@ -129,7 +129,7 @@ def test_an_application_that_holds_its_sessions_gets_the_claims_of_its_shard():
     loaded = load_app(group, 0, claims)
     assert isinstance(loaded.asgi, ClaimingApp)
     assert loaded.asgi._claims is claims
-    assert (loaded.kinds, loaded.goes_on) == ((KIND,), False)
+    assert (loaded.kinds, loaded.goes_on) == ((KIND, VISITS), False)
 
 
 def test_a_kind_that_no_router_can_have_is_refused(monkeypatch: pytest.MonkeyPatch):
