@@ -211,7 +211,9 @@ def _obstacle_to(session: Session, plan: Plan) -> str:
         return "ended"
     if not session.limits.has_room(plan):
         return "full"
-    return "" if session.history.can_commit(plan) else "overtaken"
+    if session.history.can_commit(plan):
+        return ""
+    return "full" if session.history.is_tree else "overtaken"
 
 
 def _told_of(facts: TurnFacts) -> JsonObject:

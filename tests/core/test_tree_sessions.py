@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from sessions.client.answers import Answer
 from sessions.client.samples import Samples, parse_samples
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree
+from sessions.core.session_options import SessionOptions
 from sessions.engine.engine import EngineReply
 from sessions.replay.session_blobs import CANDIDATES
 from sessions.sample_errors import SampleHookError
@@ -128,16 +130,22 @@ async def test_what_goes_on_from_a_cut_reply_is_refused_before_the_engine(open_d
         assert [node["truncated"] for node in nodes] == [True, False]
 
 
-async def test_a_full_tree_refuses_finally_and_a_late_turn_is_told(open_desk: OpenDesk):
-    async with open_desk(routing_replay=True) as desk:
+@pytest.mark.parametrize("limit", ["max_turns", "max_tree_turns"])
+async def test_a_full_tree_refuses_finally_and_a_late_turn_is_told(
+    open_desk: OpenDesk, limit: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    options: dict[str, Any] = {limit: 2}
+    async with open_desk(routing_replay=True, session=SessionOptions(**options)) as desk:
         desk.engine.answers = [with_rows(desk, width=250)]
-        session = desk.open(mode="tree", max_turns=2)
+        session = desk.open(mode="tree")
         await desk.chat(session, "one")
         desk.engine.gate.clear()
         running = [desk.chat_later(session, text) for text in ("two", "three")]
         await wait_until_async(lambda: desk.engine.waiting == 2, "two turns at the engine")
         desk.engine.gate.set()
         assert sorted([is_recorded(await turn) for turn in running]) == [False, True]
+        assert f"turn not recorded session={session} reason=full" in caplog.text
         with pytest.raises(TurnLimitError):
             await desk.chat(session, "four")
         assert len((await desk.read(session))["records"]) == 2
