@@ -26,7 +26,7 @@ from sessions.routing.kinds import Named
 from sessions.settings import Settings
 from sessions.wire.gate import neutralise_upgrade, strip_leading_crlf
 from sessions.wire.head import Head
-from sessions.wire.mcp_refusals import refusal_body_of
+from sessions.wire.refusals import refusal_body_of
 from sessions.wire.repeated import RepeatedHeads
 from sessions.wire.replies import render_error, render_reply
 

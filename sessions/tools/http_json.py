@@ -27,7 +27,7 @@ from sessions.errors import (
     UnknownPathError,
 )
 from sessions.tools.cleanup import wait_through
-from sessions.wire.mcp_refusals import refusal_body_of
+from sessions.wire.refusals import refusal_body_of
 
 _log: Final = logging.getLogger(__name__)
 _JSON: Final = "application/json"

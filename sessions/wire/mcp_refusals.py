@@ -1,10 +1,9 @@
-"""The body of an error reply, by the path that was asked.
+"""The body of an error reply on the path of MCP.
 
-On the path of MCP two kinds of reader meet: people and plain HTTP clients, who look for our one
-error shape, and MCP clients, who take a body at a 4xx or 5xx for the server's word only if it is a
-JSON-RPC error. So there one body is both: JSON-RPC's `code` is a number, for which we take the
-HTTP status (no reserved number), and our own code stands in `data`. All other paths get our shape
-unchanged. The router, the lone shard's gate and the application all write refusals through here.
+There two kinds of reader meet: people and plain HTTP clients, who look for our one error shape, and
+MCP clients, who take a body at a 4xx or 5xx for the server's word only if it is a JSON-RPC error.
+So one body is both: JSON-RPC's `code` is a number, for which we take the HTTP status (no reserved
+number), and our own code stands in `data`.
 
 Spec: docs/tools.md#refusals-on-mcp
 """
@@ -21,19 +20,15 @@ MCP_PATH: Final = "/mcp"
 _MCP_PATHS: Final = frozenset({MCP_PATH.encode(), MCP_PATH.encode() + b"/"})
 
 
-def refusal_body_of(error: ClientVisibleError, path: bytes) -> bytes:
-    """The body that a client of a path can read.
+def mcp_body_of(error: ClientVisibleError) -> bytes:
+    """The body that clients of MCP and others can read.
 
     Args:
         error: What is answered.
-        path: Of the request, without the query, percent-encoded as it was sent; empty when it is
-            not known.
 
     Returns:
         Compact ASCII JSON.
     """
-    if not is_mcp_path(path):
-        return error.body
     message, code = error.message, error.status
     ours = {"type": error.type, "param": error.param, "data": {"code": error.code}}
     body = {

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Final
 
 from sessions.errors import ClientVisibleError
-from sessions.wire.mcp_refusals import refusal_body_of
+from sessions.wire.refusals import refusal_body_of
 
 SERVER: Final = "sessile"
 # RFC 9110 section 8.6: no Content-Length in 1xx and 204; a 304 that has no body states none.

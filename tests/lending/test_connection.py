@@ -11,7 +11,7 @@ import pytest
 from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError, ShardGoneError
 from sessions.lending.group import Group
 from sessions.lending.slots import SlotEvent, SlotState
-from sessions.wire.mcp_refusals import refusal_body_of
+from sessions.wire.refusals import refusal_body_of
 from tests.support.fronts import FrontStage, error_code_of, open_front
 from tests.support.loops import BOTH_LOOPS, Backend, turn
 from tests.support.raw import request_bytes

@@ -10,7 +10,7 @@ import pytest
 
 from sessions.errors import BodyTooLargeError, NotReadyError
 from sessions.shard.refusal import Guarded, Refusal
-from sessions.wire.mcp_refusals import refusal_body_of
+from sessions.wire.refusals import refusal_body_of
 from tests.support.apps import Message, Receive, Send
 
 HTTP: Message = {"type": "http", "path": "/one", "method": "GET"}

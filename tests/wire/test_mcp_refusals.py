@@ -8,13 +8,13 @@ from mcp_types.jsonrpc import jsonrpc_message_adapter
 
 from sessions.episode_errors import BadEpisodeTokenError, EpisodeNotRunningError
 from sessions.errors import RequestError, draining_error
-from sessions.wire.mcp_refusals import is_mcp_path, refusal_body_of
+from sessions.wire.mcp_refusals import is_mcp_path, mcp_body_of
 
 GONE = EpisodeNotRunningError("episode r1 is not running on this server")
 
 
 def test_is_an_error_of_json_rpc_and_tells_what_ours_tells_on_the_path_of_mcp():
-    assert json.loads(refusal_body_of(GONE, b"/mcp")) == {
+    assert json.loads(mcp_body_of(GONE)) == {
         "jsonrpc": "2.0",
         "id": None,
         "error": {
@@ -30,19 +30,14 @@ def test_is_an_error_of_json_rpc_and_tells_what_ours_tells_on_the_path_of_mcp():
 
 @pytest.mark.parametrize("error", [GONE, BadEpisodeTokenError("né"), draining_error()])
 def test_is_read_as_an_error_by_the_sdk(error: RequestError):
-    read = jsonrpc_message_adapter.validate_json(refusal_body_of(error, b"/mcp/"), by_name=False)
+    read = jsonrpc_message_adapter.validate_json(mcp_body_of(error), by_name=False)
     assert isinstance(read, JSONRPCError)
     assert (read.id, read.error.code, read.error.message) == (None, error.status, error.message)
     assert read.error.data == {"code": error.code}
 
 
 def test_is_ascii_whatever_the_message_says():
-    assert refusal_body_of(BadEpisodeTokenError("né\ud800"), b"/mcp").isascii()
-
-
-@pytest.mark.parametrize("path", [b"", b"/", b"/mcpx", b"/mcp/x", b"/x/mcp", b"/sessions/a/mcp"])
-def test_is_our_shape_alone_on_every_other_path(path: bytes):
-    assert refusal_body_of(GONE, path) == GONE.body
+    assert mcp_body_of(BadEpisodeTokenError("né\ud800")).isascii()
 
 
 @pytest.mark.parametrize("path", [b"/mcp", b"/mcp/", b"/%6dcp", b"/mcp%2F"])

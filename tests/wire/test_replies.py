@@ -14,7 +14,7 @@ from sessions.errors import (
     NotReadyError,
     UpgradeRefusedError,
 )
-from sessions.wire.mcp_refusals import refusal_body_of
+from sessions.wire.refusals import refusal_body_of
 from sessions.wire.replies import render_error, render_reply
 
 DATE = r"date: (\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT)"
