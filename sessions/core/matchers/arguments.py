@@ -8,6 +8,9 @@ number. Nothing, "" and {} are equal.
 What cannot be told so has no canonical form and is only equal to the very same value: a text that
 is no JSON object, one of two equal keys, `NaN`, `Infinity`.
 
+Clients of some forms never see that text: they get the object, and send it back. Their arguments
+are `Reworded`, and compared with numbers as doubles, since that is what JSON parsers make of them.
+
 Spec: docs/sessions.md#matcher
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal, InvalidOperation
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from sessions.core.json_text import Json
 
@@ -24,6 +27,12 @@ from sessions.core.json_text import Json
 SAME: Final = "(the same)"
 
 _Canonical: TypeAlias = tuple[object, ...]
+
+
+class Reworded(str):
+    """The text of arguments that a client sent as an object: the client does not know it."""
+
+    __slots__ = ()
 
 
 def canonical_of(arguments: Json) -> _Canonical | None:
@@ -40,6 +49,33 @@ def canonical_of(arguments: Json) -> _Canonical | None:
         return _form_of(found) if isinstance(found, dict) else None
     except (ValueError, InvalidOperation, RecursionError):
         return None
+
+
+def doubled_of(arguments: Json) -> _Canonical | None:
+    """The same with numbers as doubles; None also if one is too large for that.
+
+    Args:
+        arguments: As in a message: a text, an object, or nothing.
+    """
+    try:
+        form = canonical_of(arguments)
+        return None if form is None else _doubled(form)
+    except (OverflowError, RecursionError, ValueError):
+        return None
+
+
+def _doubled(form: object) -> _Canonical:
+    kind, value = cast("tuple[str, Any]", form)
+    if kind == "object":
+        return (kind, tuple((key, _doubled(member)) for key, member in value))
+    if kind == "array":
+        return (kind, tuple(map(_doubled, value)))
+    if kind == "number":
+        double = float(value)
+        if not math.isfinite(double):
+            _refuse("too large for a double")
+        return (kind, double)
+    return (kind, value)
 
 
 def _parse(text: str) -> Json:

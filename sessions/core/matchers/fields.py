@@ -3,7 +3,9 @@
 In each field None, "" and [] are equal; the `index` that streams put into tool calls is ignored,
 and `reasoning` counts as reasoning_content when that is missing (engines differ in the name). Other
 fields are ignored. Everything else is exact, white space and number types too, except that
-loose_tool_call compares the arguments of tool calls by what they say.
+loose_tool_call compares the arguments of tool calls by what they say. So do all where the client
+could not send the text itself (`Reworded`); of such a call only id, name and arguments count, since
+the client knows no more of it.
 
 Spec: docs/sessions.md#matcher
 """
@@ -14,7 +16,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from sessions.core.json_text import Json, JsonObject
-from sessions.core.matchers.arguments import SAME, canonical_of
+from sessions.core.matchers.arguments import SAME, Reworded, canonical_of, doubled_of
 from sessions.core.matchers.comparison import compare
 from sessions.core.matchers.matcher import Difference
 
@@ -40,8 +42,8 @@ class FieldMatcher:
             if ours and type(ours) is str and ours == theirs:
                 continue
             ours, theirs = _value_of(stored, field), _value_of(sent, field)
-            if self._reads_arguments and field == "tool_calls":
-                ours, theirs = _with_equal_arguments(ours, theirs)
+            if field == "tool_calls":
+                ours, theirs = _with_equal_calls(ours, theirs, reads=self._reads_arguments)
             found = compare(field, ours, theirs)
             if found is not None:
                 return found
@@ -80,19 +82,44 @@ def _without_index(call: Json) -> Json:
     return call
 
 
-def _with_equal_arguments(stored: Json, sent: Json) -> tuple[Json, Json]:
-    """Two lists of tool calls, the arguments of calls that pair told alike if they say the same."""
+def _with_equal_calls(stored: Json, sent: Json, *, reads: bool) -> tuple[Json, Json]:
+    """Two lists of tool calls, what says the same in calls that pair told alike.
+
+    Args:
+        stored: Calls that the session holds.
+        sent: Calls that the client sent.
+        reads: Arguments that say the same are the same whoever sent them.
+    """
     if not isinstance(stored, list) or not isinstance(sent, list):
         return stored, sent
     ours, theirs = list(stored), list(sent)
     for index, pair in enumerate(zip(stored, sent, strict=False)):
-        if all(map(_is_call, pair)) and _say_the_same(*pair):
+        if not all(map(_is_call, pair)):
+            continue
+        if any(map(_is_reworded, pair)) and _are_one_call(*pair):
+            ours[index] = theirs[index] = SAME
+        elif reads and _say_the_same(*pair):
             ours[index], theirs[index] = map(_with_same_arguments, pair)
     return ours, theirs
 
 
 def _is_call(call: Json) -> bool:
     return isinstance(call, dict) and isinstance(call.get("function"), dict)
+
+
+def _is_reworded(call: JsonObject) -> bool:
+    return type(call["function"].get("arguments")) is Reworded
+
+
+def _are_one_call(one: JsonObject, other: JsonObject) -> bool:
+    mine, others = one["function"], other["function"]
+    if (one.get("id") or "") != (other.get("id") or "") or mine.get("name") != others.get("name"):
+        return False
+    ours, theirs = mine.get("arguments"), others.get("arguments")
+    if ours == theirs:
+        return True
+    form = doubled_of(ours)
+    return form is not None and form == doubled_of(theirs)
 
 
 def _say_the_same(one: JsonObject, other: JsonObject) -> bool:

@@ -3,6 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.core.json_text import Json, JsonObject
+from sessions.core.matchers.arguments import Reworded
 from sessions.core.matchers.choice import MATCHERS
 from sessions.core.matchers.fields import LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY, STRICT
 from sessions.core.matchers.matcher import Matcher
@@ -253,3 +254,44 @@ def test_a_looser_matcher_takes_what_a_stricter_one_takes(one: JsonObject, other
         assert is_same(LOOSE_TOOL_CALL, one, other)
     if is_same(LOOSE_TOOL_CALL, one, other):
         assert is_same(ROLE_CONTENT_ONLY, one, other)
+
+
+def reworded(text: str, **call: object) -> JsonObject:
+    """The reply as a client sends it back that only ever saw the object."""
+    return {**REPLY, "tool_calls": [{**call_with(arguments=Reworded(text)), **call}]}
+
+
+@pytest.mark.parametrize("matcher", [STRICT, LOOSE_TOOL_CALL])
+@pytest.mark.parametrize("text", ['{"a":1}', '{"a": 1.0}'])
+def test_arguments_that_were_sent_as_an_object_are_compared_by_what_they_say(
+    matcher: Matcher, text: str
+):
+    assert matcher.difference_of(REPLY, reworded(text)) is None
+    assert matcher.difference_of(reworded(text), REPLY) is None
+
+
+def test_of_a_call_that_was_sent_as_an_object_only_what_the_client_knows_counts():
+    stored = {**REPLY, "tool_calls": [{**CALL, "extra": 1}]}
+    assert STRICT.difference_of(stored, reworded('{"a":1}')) is None
+    broken = {**REPLY, "tool_calls": [call_with(arguments="{broken")]}
+    assert STRICT.difference_of(broken, reworded("{broken")) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "path"),
+    [
+        (reworded('{"a":2}'), "tool_calls[0].function.arguments"),
+        (reworded("{broken"), "tool_calls[0].function.arguments"),
+        (reworded('{"a":1}', id="c2"), "tool_calls[0].id"),
+        (
+            {**REPLY, "tool_calls": [call_with(name="g", arguments=Reworded('{"a":1}'))]},
+            "tool_calls[0].function.name",
+        ),
+    ],
+)
+def test_a_call_that_was_sent_as_an_object_differs_where_it_says_something_else(
+    sent: JsonObject, path: str
+):
+    found = STRICT.difference_of(REPLY, sent)
+    assert found is not None
+    assert found.path == path
