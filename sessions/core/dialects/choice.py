@@ -30,7 +30,7 @@ from sessions.core.json_text import Json, JsonObject, parse_engine_json
 from sessions.core.sampled import Sampled
 from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.engine.engine import Engine, EngineRequest
-from sessions.errors import EngineReplyUnusableError, EngineTimeoutError
+from sessions.errors import ClientVisibleError, EngineReplyUnusableError, EngineTimeoutError
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +89,8 @@ class DialectChoice:
         self._is_asking = name == AUTO
         self._found: EngineDialect | None = None if self._is_asking else self._dialects[name]
         self._lock = asyncio.Lock()
+        self._asked_count = 0
+        self._failure: ClientVisibleError | None = None
 
     @property
     def found(self) -> EngineDialect | None:
@@ -108,10 +110,13 @@ class DialectChoice:
         """
         if self._found is not None:
             return self._found
+        asked_before = self._asked_count
         async with self._lock:  # one asks, the others wait for its answer
             if self._found is None:
-                self._found = self._dialects[await self._ask(headers)]
-                _log.info("engine dialect found dialect=%s", self._found.name)
+                if self._failure is not None and self._asked_count != asked_before:
+                    # Else each of many turns would wait for the time-outs of all before it.
+                    raise self._failure
+                self._found = await self._find(headers)
             return self._found
 
     def read(
@@ -135,6 +140,17 @@ class DialectChoice:
             if self._is_asking and self._found is dialect:
                 self._found = None
             raise
+
+    async def _find(self, headers: Sequence[tuple[bytes, bytes]]) -> EngineDialect:
+        self._asked_count += 1
+        self._failure = None
+        try:
+            found = self._dialects[await self._ask(headers)]
+        except ClientVisibleError as error:
+            self._failure = error
+            raise
+        _log.info("engine dialect found dialect=%s", found.name)
+        return found
 
     async def _ask(self, headers: Sequence[tuple[bytes, bytes]]) -> str:
         own = [(name, value) for name, value in headers if name in _CREDENTIALS]

@@ -138,6 +138,21 @@ async def test_a_turn_that_is_cancelled_while_it_asks_leaves_the_next_one_to_ask
     assert engine.asked == ["models", "models"]
 
 
+async def test_turns_that_wait_for_an_answer_share_its_failure():
+    engine = Pages(models=EngineUnreachableError("gone"))
+    engine.gate.clear()
+    choice = choice_for(engine)
+    waiting = [asyncio.create_task(choice.find([])) for _ in range(5)]
+    while not engine.asked:  # noqa: ASYNC110 - the fake answers at once
+        await asyncio.sleep(0)
+    engine.gate.set()
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(error) for error in errors} == {EngineUnreachableError}
+    assert engine.asked == ["models"]
+    engine.pages["models"] = models("vllm")
+    assert (await choice.find([])).name == "vllm"
+
+
 async def test_a_silent_engine_is_a_timeout_and_not_a_wait_for_ever():
     engine = Pages()
     engine.gate.clear()
