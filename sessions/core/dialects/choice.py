@@ -142,13 +142,14 @@ class DialectChoice:
             raise
 
     async def _find(self, headers: Sequence[tuple[bytes, bytes]]) -> EngineDialect:
-        self._asked_count += 1
         self._failure = None
         try:
             found = self._dialects[await self._ask(headers)]
         except ClientVisibleError as error:
             self._failure = error
             raise
+        finally:
+            self._asked_count += 1
         _log.info("engine dialect found dialect=%s", found.name)
         return found
 
