@@ -74,7 +74,7 @@ class Calls:
         return [
             Verdict(
                 what=f"{workload.value}: tool calls at {stage.MIXED}, x {stage.LONE}",
-                limit=self.ratio(PLAIN, workload).median,
+                limit=round(self.ratio(PLAIN, workload).median, 3),
                 at_least=True,
                 got=self.ratio(TOOL, workload),
             )
