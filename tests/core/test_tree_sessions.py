@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import safetensors.numpy
 
 from sessions.client.answers import Answer
 from sessions.client.samples import Samples, parse_samples
@@ -295,3 +296,17 @@ async def test_a_turn_shares_its_rows_with_its_parent_whatever_came_since(open_d
         new_rows = last["num_tokens"] - first["num_tokens"]
         row_bytes = 250 * 4 * 4 / 3
         assert desk.replay.stored_bytes - before < (new_rows + 1) * row_bytes + 8
+
+
+async def test_samples_of_a_tree_always_tell_a_reward_and_others_only_one_that_was_assigned(
+    open_desk: OpenDesk,
+):
+    async with open_desk() as desk:
+        told = []
+        for mode in ("tree", "linear"):
+            session = desk.open(mode=mode)
+            await desk.chat(session, "one")
+            body = await body_of(await desk.core.samples(session, desk.request(b"")))
+            document = json.loads(safetensors.numpy.load(body)["_samples_meta"].tobytes())
+            told.append([sample.get("reward", "absent") for sample in document["samples"]])
+        assert told == [[None], ["absent"]]
