@@ -276,7 +276,6 @@ class SeededSessions:
         return seat.closing
 
     async def _close(self, seat: _Seat, ending: Ending) -> None:
-        seat.session.close()  # first: what waits for the seed must not use it
         seat.seeding.cancel()
         _, left = await asyncio.wait((seat.seeding,), timeout=self._context.cleanup_s)
         if left:

@@ -118,7 +118,6 @@ class SessionRoutes:
     async def _grade(self, request: Request) -> Response:
         session = self._sessions.find(self._door.owned_by(request.headers))
         body = await read_object(request)
-        session.verdicts.check_open()  # it may have been closed while the body came
         with session.used():
             work = session.verdicts.run(self._verify(body, session))
             verdict = await run_while_connected(request.receive, work)

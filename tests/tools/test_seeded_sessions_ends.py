@@ -185,7 +185,9 @@ async def test_a_release_that_fails_is_told_and_tried_again_by_the_next_close(sc
         assert code_of(reply, 500) == "release_failed"
         assert reply.headers["x-should-retry"] == "true"
         assert "disk" not in reply.text
-        assert code_of(await scene.ask("/total", None, first.cookie), 410) == "session_not_open"
+        gone = await scene.ask("/total", None, first.cookie)
+        assert code_of(gone, 410) == "session_not_open"
+        assert "it is being closed" in gone.json()["error"]["message"]
         assert code_of(await scene.try_seed("s1", stuck=2), 409) == "session_released"
     assert (await scene.close("s1")).json()["status"] == "closed"
     assert (await scene.close("s1")).json()["status"] == "already_closed"
