@@ -188,6 +188,21 @@ def _run_wrk(
         raise LoadError(f"{contestant.name}, {workload.value}: {error}") from error
 
 
+def check_ran(server: str, answered: int, ran: int) -> None:
+    """Compare the calls that ran with those that were answered; wrk leaves some behind.
+
+    Args:
+        server: Its name.
+        answered: Calls, as the load counted them.
+        ran: Calls, as the episodes' counters tell.
+
+    Raises:
+        LoadError: A call did not run, or one ran twice.
+    """
+    if not answered <= ran <= answered + CONNECTIONS:
+        raise LoadError(f"{server}: {answered} calls answered, {ran} ran")
+
+
 class _Player:
     """Holds episodes open at one server while their tools are called.
 
@@ -220,14 +235,9 @@ class _Player:
             load = partial(_run_wrk, self.contestant, workload, run_s, named_by)
             sample = await asyncio.to_thread(sample_of, self.contestant, load)
             results = await asyncio.gather(*[episode.end() for episode in episodes])
-        self._check(sample, sum(result["total"] for result in results))
+        ran = sum(result["total"] for result in results)
+        check_ran(self.contestant.name, round(sample.run.count), ran)
         return sample
-
-    def _check(self, sample: Sample, ran: int) -> None:
-        """Compare calls that ran with those that were answered; wrk leaves some behind."""
-        answered = round(sample.run.count)
-        if not answered <= ran <= answered + CONNECTIONS:
-            raise LoadError(f"{self.contestant.name}: {answered} calls answered, {ran} ran")
 
     @contextlib.asynccontextmanager
     async def _episodes(self) -> AsyncIterator[list[Played]]:

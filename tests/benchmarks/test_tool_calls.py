@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.contestants import LONE, MIXED
 from benchmarks.figures import Sample, Workload
-from benchmarks.load import Run
-from benchmarks.tool_calls import PLAIN, SMALL, TOOL, Calls, measure_calls, name_of
+from benchmarks.load import CONNECTIONS, LoadError, Run
+from benchmarks.tool_calls import PLAIN, SMALL, TOOL, Calls, check_ran, measure_calls, name_of
 
 
 def calls(**speeds: float) -> Calls:
@@ -48,6 +48,14 @@ def test_the_text_has_a_table_for_each_route_and_what_the_load_took() -> None:
 def test_json_has_every_sample_and_verdict() -> None:
     found = json.loads(json.dumps(calls(tool=90.0, plain=80.0).to_json()))
     assert (len(found["samples"]), len(found["verdicts"])) == (2 * 2 * 2 * 2, 2)
+
+
+@pytest.mark.parametrize("ran", [99, 100 + CONNECTIONS + 1])
+def test_calls_that_were_answered_must_have_run_once(ran: int) -> None:
+    for fine in (100, 100 + CONNECTIONS):  # as many as can be under way at the end
+        check_ran("x", 100, fine)
+    with pytest.raises(LoadError, match=f"x: 100 calls answered, {ran} ran"):
+        check_ran("x", 100, ran)
 
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
