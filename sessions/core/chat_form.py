@@ -42,7 +42,8 @@ class ChatForm(Protocol):
         """Tell a turn: whole, or as the events of a stream if the client wants one.
 
         Args:
-            sampled: What the engine sampled, without what the client does not get.
+            sampled: What the engine sampled, without what the client does not get; its count of the
+                prompt is right.
             chat: The client's request.
 
         Raises:

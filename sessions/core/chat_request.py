@@ -67,12 +67,36 @@ def parse_chat_request(raw: bytes) -> ChatRequest:
         RequestError: Not JSON, not an object, or a field that is not what it must be; `param`
             names the field.
     """
+    return chat_request_of(parse_chat_body(raw))
+
+
+def parse_chat_body(raw: bytes) -> JsonObject:
+    """Parse the body of a chat request, in whatever form.
+
+    Args:
+        raw: The request body, JSON whatever its content type says.
+
+    Raises:
+        RequestError: Not JSON, or not an object.
+    """
     try:
         body = parse_client_json(raw)
     except ValueError as error:
         raise RequestError(f"the body is not valid JSON: {error}") from error
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
+    return body
+
+
+def chat_request_of(body: JsonObject) -> ChatRequest:
+    """Check the body of a chat request.
+
+    Args:
+        body: As parsed; shared with the request.
+
+    Raises:
+        RequestError: A field is not what it must be; `param` names it.
+    """
     messages = _messages_in(body)
     _check_taken(body)
     choices = body.get("n")

@@ -31,6 +31,8 @@ class Operation(enum.Enum):
     READ = enum.auto()
     DELETE = enum.auto()
     CHAT = enum.auto()
+    MESSAGES = enum.auto()
+    COUNT_TOKENS = enum.auto()
     SAMPLES = enum.auto()
     MODELS = enum.auto()
     PROXY = enum.auto()
@@ -39,6 +41,7 @@ class Operation(enum.Enum):
 
 _Methods = Mapping[str, Operation]
 
+_SHOWN_CHARACTERS: Final = 80
 _ROOT: Final[_Methods] = MappingProxyType({"GET": Operation.GREET})
 _SESSIONS: Final[_Methods] = MappingProxyType({"POST": Operation.CREATE})
 _SESSION: Final[_Methods] = MappingProxyType({"GET": Operation.READ, "DELETE": Operation.DELETE})
@@ -48,10 +51,16 @@ _ANYTHING: Final[_Methods] = MappingProxyType(
 _BELOW_SESSION: Final[Mapping[str, _Methods]] = MappingProxyType(
     {
         "/v1/chat/completions": MappingProxyType({"POST": Operation.CHAT}),
+        "/v1/messages": MappingProxyType({"POST": Operation.MESSAGES}),
+        "/v1/messages/count_tokens": MappingProxyType({"POST": Operation.COUNT_TOKENS}),
         "/v1/models": MappingProxyType({"GET": Operation.MODELS}),
         "/samples": MappingProxyType({"POST": Operation.SAMPLES}),
     }
 )
+
+# Where a client comes out whose base URL has `/v1` once too often, or not at all.
+_TWICE: Final = "/v1/v1/"
+_WITHOUT: Final = frozenset({"/chat/completions", "/messages", "/messages/count_tokens"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +137,12 @@ def _methods_below(rest: str) -> _Methods:
     plain = normpath(decoded).replace("//", "/")
     if decoded != plain and plain in _BELOW_SESSION:
         raise _unknown(decoded)
+    if decoded.startswith(_TWICE) or decoded in _WITHOUT:
+        raise UnknownPathError(
+            f"no route {decoded[:_SHOWN_CHARACTERS]}: check the client's base URL. OpenAI clients"
+            " take base_url, which ends with /v1; Anthropic clients take anthropic_base_url, which"
+            " does not"
+        )
     return _BELOW_SESSION.get(decoded, _ANYTHING)
 
 

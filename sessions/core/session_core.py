@@ -27,6 +27,7 @@ from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders, reply_headers_of
 from sessions.core.json_text import Json, JsonObject, parse_engine_json
+from sessions.core.messages_api.request import parse_messages_request
 from sessions.core.record_query import parse_record_query
 from sessions.core.record_reply import records_reply_of
 from sessions.core.record_stream import pin
@@ -50,7 +51,7 @@ from sessions.core.sampling import with_sampling
 from sessions.core.session import Session
 from sessions.core.session_metadata import SessionMetadata
 from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions, parse_session_options
-from sessions.core.turn_preparer import ReplayRules, TurnPreparer
+from sessions.core.turn_preparer import ReplayRules, TurnPreparer, off_loop
 from sessions.core.turn_reply import TurnReply
 from sessions.core.turn_stream import TurnStream
 from sessions.core.turn_wait import TurnWait
@@ -211,6 +212,20 @@ class SessionCore:
         except ClientVisibleError as error:
             error.is_unrecorded_turn = True
             raise
+
+    async def count_tokens(self, session_id: str, request: ClientRequest) -> Response:
+        """How many tokens a request of the Messages API is, as a first turn; nothing is changed.
+
+        Raises:
+            RequestError: No prompt can be made of it.
+        """
+        self._registry.find(session_id)
+        chat = parse_messages_request(request.body, is_counted=True)
+        ids = await off_loop(
+            len(request.body),
+            lambda: self._prompts.first(chat.messages, chat.tools, chat.template_kwargs),
+        )
+        return json_reply_of({"input_tokens": len(ids)})
 
     async def read(self, session_id: str, request: ClientRequest) -> Response:
         """The records and metadata of a session, or what the query chooses of them.

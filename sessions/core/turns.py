@@ -246,6 +246,8 @@ def _render(sampled: Sampled, chat: ChatRequest, prepared: PreparedTurn, form: C
                 holder.pop(PROMPT_IDS, None)
             elif holder.get(PROMPT_IDS) is SENT_IDS:
                 holder[PROMPT_IDS] = prepared.prompt_ids.tolist()
-        return form.render(sampled, chat)
+        # Not every engine counts the prompt, and it is the one that was sent.
+        counted = replace(sampled, prompt_count=len(prepared.prompt_ids))
+        return form.render(counted, chat)
     except (RecursionError, ValueError) as error:
         raise EngineReplyUnusableError(f"the engine's reply cannot be rendered: {error}") from error

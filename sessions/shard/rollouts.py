@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
 from starlette.applications import Starlette
@@ -23,9 +24,12 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
+from sessions.core.chat_completions import CHAT_COMPLETIONS
+from sessions.core.chat_form import ChatForm
 from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
 from sessions.core.headers import EngineHeaders
+from sessions.core.messages_api.form import MESSAGES
 from sessions.core.registry import SessionRegistry
 from sessions.core.replies import json_reply_of, reply_of
 from sessions.core.routes import Operation, Route, route_of
@@ -45,6 +49,7 @@ from sessions.routing.keys import id_of_session_key, session_key_of, verify_sess
 from sessions.settings import ECHO_REQUIRED, SIMULATED_ENGINE, Settings
 from sessions.shard.origin import origin_of
 from sessions.tokens.prompts import PromptBuilder
+from sessions.wire.refusals import refusal_body_of
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +58,12 @@ _GREETING: Final = {
     "service": "sessile",
     "create": "POST /sessions",
     "chat": "POST /sessions/{session_id}/v1/chat/completions",
+    "messages": "POST /sessions/{session_id}/v1/messages",
 }
+
+_FORMS: Final[Mapping[Operation, ChatForm]] = MappingProxyType(
+    {Operation.CHAT: CHAT_COMPLETIONS, Operation.MESSAGES: MESSAGES}
+)
 
 
 class RolloutState(TypedDict):
@@ -231,10 +241,12 @@ class RolloutEndpoint:
         except ClientDisconnect:
             return
         except ClientVisibleError as error:
-            response = _error_reply_of(error)
+            response = _error_reply_of(error, scope)
         except Exception:  # noqa: BLE001 - the top of a request
             _log.exception("request failed method=%s", scope["method"])
-            response = _error_reply_of(InternalError("the request failed for a reason of ours"))
+            response = _error_reply_of(
+                InternalError("the request failed for a reason of ours"), scope
+            )
         await response(scope, receive, _bodiless(send) if scope["method"] == "HEAD" else send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
@@ -284,17 +296,20 @@ class RolloutEndpoint:
 async def _answer_in_session(
     core: SessionCore, operation: Operation, session_id: str, rest: bytes, request: ClientRequest
 ) -> Response:
-    if operation is Operation.CHAT:
-        return await core.chat(session_id, request)
-    if operation is Operation.READ:
-        return await core.read(session_id, request)
-    if operation is Operation.SAMPLES:
-        return await core.samples(session_id, request)
+    form = _FORMS.get(operation)
+    if form is not None:
+        return await core.chat(session_id, request, form)
     if operation is Operation.DELETE:
         return core.delete(session_id)
-    if operation is Operation.MODELS:
-        return await core.models(session_id, request)
-    return await core.proxy(session_id, rest, request)
+    if operation is Operation.PROXY:
+        return await core.proxy(session_id, rest, request)
+    answers = {
+        Operation.READ: core.read,
+        Operation.SAMPLES: core.samples,
+        Operation.MODELS: core.models,
+        Operation.COUNT_TOKENS: core.count_tokens,
+    }
+    return await answers[operation](session_id, request)
 
 
 def _session_key_in(headers: list[tuple[bytes, bytes]]) -> str | None:
@@ -309,9 +324,10 @@ def _session_key_in(headers: list[tuple[bytes, bytes]]) -> str | None:
     return next((key for key in keys if id_of_session_key(key) is not None), None)
 
 
-def _error_reply_of(error: ClientVisibleError) -> Response:
+def _error_reply_of(error: ClientVisibleError, scope: Scope) -> Response:
+    """The reply to a request that failed, in the shape of the path that it asked."""
     headers = [(name.encode(), value.encode()) for name, value in error.headers]
-    return reply_of(error.status, headers, error.body)
+    return reply_of(error.status, headers, refusal_body_of(error, scope["raw_path"]))
 
 
 async def _read_body(receive: Receive) -> bytes:

@@ -4,8 +4,9 @@ import pytest
 
 from sessions.core.chat_completions import CHAT_COMPLETIONS
 from sessions.core.chat_form import ChatForm
+from sessions.core.messages_api.form import MESSAGES
 
-FORMS = [CHAT_COMPLETIONS]
+FORMS = [CHAT_COMPLETIONS, MESSAGES]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)

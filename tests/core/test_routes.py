@@ -29,6 +29,11 @@ from sessions.errors import (
         ("PATCH", b"/sessions/a/anything/else", Operation.PROXY),
         ("GET", b"/sessions/a/", Operation.PROXY),
         ("POST", b"/v1/chat/completions", Operation.CHAT),
+        ("POST", b"/sessions/a/v1/messages", Operation.MESSAGES),
+        ("POST", b"/sessions/a/v1/mess%61ges/count_tokens", Operation.COUNT_TOKENS),
+        ("POST", b"/v1/messages", Operation.MESSAGES),
+        ("POST", b"/v1/messages/count_tokens", Operation.COUNT_TOKENS),
+        ("POST", b"/v1/messages/batches", Operation.PROXY),
         ("GET", b"/v1/models", Operation.MODELS),
         ("POST", b"/v1/embeddings", Operation.PROXY),
         ("OPTIONS", b"/sessions/a", Operation.OPTIONS),
@@ -72,10 +77,29 @@ def test_plain_paths_are_told_apart():
         b"/sessions/a/x/../v1/chat/completions",
         b"/sessions/a/v1/%2e/chat/completions",
         b"/sessions/a/v1/models/",
+        b"/sessions/a/v1/messages/",
+        b"/v1//messages",
     ],
 )
 def test_other_paths_are_unknown_and_never_passed_on(path: bytes):
     with pytest.raises(UnknownPathError):
+        route_of(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/sessions/a/v1/v1/messages",
+        b"/sessions/a/v1/v1/chat/completions",
+        b"/sessions/a/v1%2Fv1/messages",
+        b"/v1/v1/messages/count_tokens",
+        b"/sessions/a/chat/completions",
+        b"/sessions/a/messages",
+        b"/sessions/a/messages/count_tokens",
+    ],
+)
+def test_a_base_url_with_the_version_twice_or_not_at_all_is_told_the_right_one(path: bytes):
+    with pytest.raises(UnknownPathError, match="anthropic_base_url"):
         route_of(path)
 
 

@@ -1,0 +1,1 @@
+"""The form of Anthropic's Messages API: requests, replies and streams of chat turns."""
