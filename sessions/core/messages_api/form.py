@@ -64,7 +64,9 @@ MESSAGES: Final[ChatForm] = MessagesForm()
 def _refusal_of(reply: EngineReply) -> bytes:
     message, code = message_and_code_of(reply.body)
     text = message or f"the engine answered {reply.status}"
-    return messages_error_body(text, error_type_of(reply.status), None, code or "engine_error")
+    # Engines repeat the status in the place of a code.
+    told = code if code and not code.isdigit() else "engine_error"
+    return messages_error_body(text, error_type_of(reply.status), None, told)
 
 
 def _error_event_of(body: bytes) -> bytes:

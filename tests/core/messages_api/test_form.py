@@ -52,6 +52,7 @@ def test_errors_are_events_of_that_api():
     ("document", "message", "code"),
     [
         ({"error": {"message": "no", "code": "bad"}}, "no", "bad"),
+        ({"message": "no", "code": 429}, "no", "engine_error"),
         (b"<html>", "<html>", "engine_error"),
         (b"", "the engine answered 429", "engine_error"),
     ],
