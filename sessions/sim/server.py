@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import uvloop
+from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -68,12 +69,15 @@ async def serve_sim(
 
 
 @asynccontextmanager
-async def simulated_engine(url: str, tokenizer: Tokenizer) -> AsyncIterator[str]:
+async def simulated_engine(
+    url: str, tokenizer: Tokenizer, around: Callable[[ASGIApp], ASGIApp] | None = None
+) -> AsyncIterator[str]:
     """Run an engine in this loop on a free loopback port.
 
     Args:
         url: The URL form of its options, `sim:?...`.
         tokenizer: Shared, not copied.
+        around: Wraps the application, for tests that hold requests back.
 
     Yields:
         The engine's base URL, `http://127.0.0.1:<port>`; it accepts connections already.
@@ -81,7 +85,7 @@ async def simulated_engine(url: str, tokenizer: Tokenizer) -> AsyncIterator[str]
     Raises:
         SettingsError: The URL or the tokenizer is refused.
     """
-    config = _config_of(parse_sim_url(url), tokenizer)
+    config = _config_of(parse_sim_url(url), tokenizer, around)
     stop = asyncio.Event()
     with _listening("127.0.0.1", 0) as sock:
         serving = asyncio.create_task(_serve(config, sock, stop))
@@ -134,9 +138,14 @@ async def _serve_until_signal(
     await serve_sim(options, tokenizer, sock, stop=stop)
 
 
-def _config_of(options: SimOptions, tokenizer: Tokenizer) -> Config:
+def _config_of(
+    options: SimOptions,
+    tokenizer: Tokenizer,
+    around: Callable[[ASGIApp], ASGIApp] | None = None,
+) -> Config:
+    app: ASGIApp = sim_app(options, tokenizer)
     config = Config(
-        sim_app(options, tokenizer),
+        app if around is None else around(app),
         loop="none",
         ws="none",
         lifespan="off",
