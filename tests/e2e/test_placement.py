@@ -45,7 +45,7 @@ async def test_new_sessions_are_spread_evenly(groups: Groups, connections: int):
     ids = [session_id for some in opened for session_id in some]
     found = Counter(owner_of(session_id, SHARDS) for session_id in ids)
     assert sum(found.values()) == 208
-    assert max(found.values()) - min(found.values()) <= connections
+    assert max(found.values()) - min(found.values()) <= connections + 1
     # Shards that were emptied are filled first, as soon as the board says so.
     emptied = [each for each in ids if owner_of(each, SHARDS) in (0, 2)]
     await close_sessions(group, emptied)
@@ -64,7 +64,8 @@ async def wait_noticed(group: RunningGroup, emptied: set[int]) -> None:
             opened = await open_sessions(client, 1)
         await close_sessions(group, opened)
         shards.append(owner_of(opened[0], SHARDS))
-        if set(shards[-2 * SHARDS :]) == emptied:
+        last = shards[-2 * SHARDS :]  # while only one is seen, another may come by its turn
+        if set(last) == emptied and min(Counter(last).values()) > 1:
             return
         await asyncio.sleep(0.05)
     pytest.fail(f"new sessions went to {shards[-2 * SHARDS :]} after 10 s")
