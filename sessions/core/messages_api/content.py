@@ -24,6 +24,10 @@ _ROLES: Final = ("user", "assistant", "system")
 # What a tool says that failed without a word; else a model could not tell.
 _NAMELESS_ERROR: Final = "error"
 
+# Claude Code writes its version, and a value that is another one in each request, before the system
+# prompt. With it no request would go on from the one before; it is not for the model.
+_BILLING: Final = "x-anthropic-billing-header:"
+
 _Placed = tuple[str, JsonObject]
 
 
@@ -43,7 +47,7 @@ def messages_of(system: Json, messages: Json) -> list[JsonObject]:
     """
     if not isinstance(messages, list) or not messages:
         raise RequestError("messages must be a non-empty array", param="messages")
-    told = _texts_of(system, "system")
+    told = _system_text_of(system)
     found: list[JsonObject] = [{"role": "system", "content": told}] if told else []
     placed = [(f"messages[{index}]", message) for index, message in enumerate(messages)]
     for role, group in groupby(placed, lambda pair: _role_of(*pair)):
@@ -58,6 +62,15 @@ def messages_of(system: Json, messages: Json) -> list[JsonObject]:
             else:
                 found += _said_by_user(_blocks_of(message.get("content"), place))
     return found
+
+
+def _system_text_of(system: Json) -> str:
+    blocks = [] if system is None else _listed(system, "system")
+    texts = [_text_of(*block) for block in blocks]
+    for index, text in enumerate(texts):
+        if text.startswith(_BILLING):
+            texts[index] = text.partition("\n")[2]
+    return "\n".join(text for text in texts if text)
 
 
 def _said_by_user(blocks: Sequence[_Placed]) -> Iterator[JsonObject]:

@@ -14,6 +14,10 @@ def text(words: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
     return {"type": "text", "text": words, **more}
 
 
+def user_of(words: str) -> dict[str, str]:
+    return {"role": "user", "content": words}
+
+
 def said(*blocks: Json, role: str = "user") -> list[Any]:
     """The messages that one message becomes."""
     return messages_of(None, [{"role": role, "content": list(blocks)}])
@@ -32,6 +36,25 @@ def result(content: Json, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
 )
 def test_the_system_prompt_is_the_first_message(system: Json, told: str):
     assert messages_of(system, [HI]) == [{"role": "system", "content": told}, HI]
+
+
+BILLING = "x-anthropic-billing-header: cc_version=2.1.100; cch=eb6c6;"
+
+
+@pytest.mark.parametrize(
+    ("system", "told"),
+    [
+        ([text(BILLING), text("be kind", **CACHED)], "be kind"),
+        (f"{BILLING}\nbe kind", "be kind"),
+        (f"be kind\n{BILLING}", f"be kind\n{BILLING}"),
+    ],
+)
+def test_what_claude_code_makes_anew_for_each_request_is_left_out(system: Json, told: str):
+    assert messages_of(system, [HI])[0]["content"] == told
+
+
+def test_a_user_may_say_anything():
+    assert messages_of(BILLING, [user_of(BILLING)]) == [user_of(BILLING)]
 
 
 @pytest.mark.parametrize("system", [None, "", []])
