@@ -9,7 +9,7 @@ What cannot be told so has no canonical form and is only equal to the very same 
 is no JSON object, one of two equal keys, `NaN`, `Infinity`.
 
 Clients of some forms never see that text: they get the object, and send it back. Their arguments
-are `Reworded`, and compared with numbers as doubles, since that is what JSON parsers make of them.
+are `Reworded`, and compared as JSON parsers read them: numbers as doubles, the last of equal keys.
 
 Spec: docs/sessions.md#matcher
 """
@@ -19,9 +19,9 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Final, NoReturn, TypeAlias
 
-from sessions.core.json_text import Json
+from sessions.core.json_text import Json, parse_client_json
 
 # Stands for arguments that are equal.
 SAME: Final = "(the same)"
@@ -52,30 +52,39 @@ def canonical_of(arguments: Json) -> _Canonical | None:
 
 
 def doubled_of(arguments: Json) -> _Canonical | None:
-    """The same with numbers as doubles; None also if one is too large for that.
+    """A value that is equal for arguments that a client's JSON parser reads alike.
+
+    Numbers are doubles; of two equal keys the last one counts.
 
     Args:
         arguments: As in a message: a text, an object, or nothing.
+
+    Returns:
+        The value; None if they are no object, or have a number that no double holds.
     """
     try:
-        form = canonical_of(arguments)
-        return None if form is None else _doubled(form)
-    except (OverflowError, RecursionError, ValueError):
+        if isinstance(arguments, str) and arguments:
+            found = parse_client_json(arguments.encode())
+        else:
+            found = {} if arguments is None or arguments == "" else arguments
+        return _doubled(found) if isinstance(found, dict) else None
+    except (ValueError, OverflowError, RecursionError):
         return None
 
 
-def _doubled(form: object) -> _Canonical:
-    kind, value = cast("tuple[str, Any]", form)
-    if kind == "object":
-        return (kind, tuple((key, _doubled(member)) for key, member in value))
-    if kind == "array":
-        return (kind, tuple(map(_doubled, value)))
-    if kind == "number":
-        double = float(value)
-        if not math.isfinite(double):
-            _refuse("too large for a double")
-        return (kind, double)
-    return (kind, value)
+def _doubled(value: Json) -> _Canonical:
+    if isinstance(value, dict):
+        return ("object", tuple((key, _doubled(value[key])) for key in sorted(value)))
+    if isinstance(value, list):
+        return ("array", tuple(map(_doubled, value)))
+    if isinstance(value, bool) or value is None:
+        return ("constant", value)
+    if isinstance(value, str):
+        return ("text", value)
+    double = float(value)
+    if not math.isfinite(double):
+        _refuse("too large for a double")
+    return ("number", double)
 
 
 def _parse(text: str) -> Json:

@@ -1,9 +1,9 @@
 """Inputs of tools, which are objects, and arguments of calls, which are text: there and back.
 
 A model samples text. Where it is a JSON object the client gets that object, and what comes back is
-a text of ours that says the same (`Reworded`). Where it is none, or its meaning would be lost on
-the way (a key twice, a number that no double holds), the client gets an object of one member that
-holds the text, and what comes back is that text.
+a text of ours that says the same (`Reworded`). Where it is none, or has a number that no double
+holds, the client gets an object of one member that holds the text, and what comes back is that
+text.
 
 Must not know messages.
 

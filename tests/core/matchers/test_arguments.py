@@ -49,6 +49,8 @@ def test_a_float_is_the_decimal_that_its_sender_wrote():
         ('{"a": 12345678901234567890}', '{"a": 12345678901234567000}'),
         ('{"a": {"b": 1.0}}', '{"a": {"b": 1}}'),
         ('{"a": -0.0}', '{"a": 0}'),
+        ('{"a":1,"a":2}', {"a": 2}),
+        ('{"b":1,"a":2}', {"a": 2, "b": 1}),
         ("", "{}"),
     ],
 )
@@ -56,7 +58,21 @@ def test_numbers_are_doubled_as_parsers_read_them(one: Json, other: Json):
     assert doubled_of(one) == doubled_of(other) is not None
 
 
-@pytest.mark.parametrize("arguments", ["x", '{"a": 1e400}', '{"a": [1e999999999]}', "{" * 5000])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "x",
+        "[]",
+        '{"a": 1e400}',
+        '{"a": NaN}',
+        '{"a": [1e999999999]}',
+        {"a": 10**400},
+        '{"a": "\ud800"}',
+        "{" * 5000,
+        [],
+        1,
+    ],
+)
 def test_what_no_double_can_hold_has_no_doubled_form(arguments: Json):
     assert doubled_of(arguments) is None
 

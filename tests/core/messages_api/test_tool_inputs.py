@@ -30,7 +30,7 @@ TEXTS = st.text() | VALUES.map(json.dumps) | VALUES.map(lambda value: json.dumps
         ("{}", {}),
         ("{broken", {UNPARSED: "{broken"}),
         ("[1]", {UNPARSED: "[1]"}),
-        ('{"a":1,"a":2}', {UNPARSED: '{"a":1,"a":2}'}),
+        ('{"a":1,"a":2}', {"a": 2}),
         ('{"a": NaN}', {UNPARSED: '{"a": NaN}'}),
         ('{"a": 1e400}', {UNPARSED: '{"a": 1e400}'}),
         ('{"a": %s}' % ("9" * 5000), {UNPARSED: '{"a": %s}' % ("9" * 5000)}),
