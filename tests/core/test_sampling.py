@@ -37,6 +37,8 @@ def test_null_fixes_nothing():
         ("temperature", "1"),
         ("temperature", -0.1),
         ("temperature", float("inf")),
+        ("temperature", float("nan")),
+        ("temperature", 10**400),
         ("top_p", 1.1),
         ("top_k", 1.0),
         ("top_k", -2),
