@@ -2,8 +2,9 @@
 
 An attempt is a retry if it says so, or if its idempotency key was seen before. A retry of a turn
 in flight joins it, one of the newest turn gets that turn's reply; any other request is a new turn.
-Where a session could not record two turns in flight that are the same, the second joins the first
-without being marked.
+Of several turns with that body, one that was begun with the same key goes before others, one in
+flight before one that was recorded, and a newer one before an older one. Where a session could not
+record two turns in flight that are the same, the second joins the first without being marked.
 
 Only replies of turns that are the newest of their branch are kept, so a linear session keeps one.
 A turn that failed is forgotten at once: who comes later tries again.
@@ -38,7 +39,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answered:
-    digest: bytes
+    marks: RetryMarks
     reply: TurnReply
 
 
@@ -72,14 +73,14 @@ class SeenRequests:
             IdempotencyKeyReusedError: Its key was seen with another body.
         """
         is_retry = self._note_key(marks) or marks.is_counted
+        like: list[_Running | _Answered] = []
         if is_retry or self._joins_unmarked:
-            running = self._running_like(marks)
-            if running is not None:
-                return running.turn
+            like += self._running_like(marks)
         if is_retry:
-            for answered in reversed(self._answered.values()):
-                if answered.digest == marks.digest:
-                    return answered.reply
+            like += self._answered_like(marks)
+        same_key = [known for known in like if marks.key and known.marks.key == marks.key]
+        for known in (*same_key, *like):
+            return known.turn if isinstance(known, _Running) else known.reply
         return None
 
     def begin(self, marks: RetryMarks, turn: SharedTurn) -> None:
@@ -104,7 +105,7 @@ class SeenRequests:
         for head in reply.former_heads:
             self._answered.pop(head, None)
         kept = replace(reply, former_heads=())  # it would hold on to what was rolled back
-        self._answered[reply.turn] = _Answered(digest=running.marks.digest, reply=kept)
+        self._answered[reply.turn] = _Answered(marks=running.marks, reply=kept)
         while len(self._answered) > REPLIES_KEPT:
             self._answered.popitem(last=False)
 
@@ -123,13 +124,15 @@ class SeenRequests:
             )
         return known is not None
 
-    def _running_like(self, marks: RetryMarks) -> _Running | None:
-        """The newest turn in flight with that body, one with the same key before others."""
-        like = [
+    def _running_like(self, marks: RetryMarks) -> list[_Running]:
+        """The turns in flight with that body, the newest first."""
+        return [
             running
-            for running in self._running
+            for running in reversed(self._running)
             if running.marks.digest == marks.digest and not running.turn.is_given_up
         ]
-        same_key = [running for running in like if marks.key and running.marks.key == marks.key]
-        found = same_key or like
-        return found[-1] if found else None
+
+    def _answered_like(self, marks: RetryMarks) -> list[_Answered]:
+        """The kept replies to that body, the newest first."""
+        kept = reversed(self._answered.values())
+        return [answered for answered in kept if answered.marks.digest == marks.digest]

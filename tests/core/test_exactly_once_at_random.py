@@ -113,6 +113,8 @@ class Play:
         is_retry = mark == "again" or key in self.keys
         if key and self.keys.setdefault(key, body) != body:
             client.due = "idempotency_key_reused"
+        elif is_retry and key and (own := self._kept(body, key)):
+            client.due = own.reply
         elif (like := self._like(body, key)) and (is_retry or not self.is_tree):
             client.turn = like
             like.clients.append(client)
@@ -177,10 +179,14 @@ class Play:
         own = [turn for turn in like if key and turn.key == key]
         return (own or like or [None])[-1]  # type: ignore[list-item]
 
-    def _kept(self, body: bytes) -> Turn | None:
-        """The newest turn with that body of those that are the end of a branch."""
+    def _kept(self, body: bytes, key: str = "") -> Turn | None:
+        """The newest turn with that body, and key, of those that are the end of a branch."""
         ends = self.turns[-1:] if not self.is_tree else self.turns
-        kept = [turn for turn in ends if turn.body == body and not turn.is_continued]
+        kept = [
+            turn
+            for turn in ends
+            if turn.body == body and not turn.is_continued and (not key or turn.key == key)
+        ]
         return kept[-1] if kept else None
 
     def _attempt(self, body: bytes, mark: str) -> Client:

@@ -203,6 +203,17 @@ async def test_of_equal_siblings_the_newest_is_answered():
     assert stage.body_for(retry("a")) == b"two"
 
 
+async def test_of_equal_siblings_a_retry_gets_the_turn_of_its_own_key():
+    stage = Stage(linear=False)
+    for key in ("j", "k"):
+        assert stage.seen.find(keyed("a", key)) is None
+        await stage.answer(keyed("a", key), turn_reply(key.encode()))
+    turn = stage.begin(plain("a"))
+    assert stage.body_for(keyed("a", "j")) == b"j"
+    assert stage.body_for(keyed("a", "k")) == b"k"
+    assert stage.seen.find(retry("a")) is turn
+
+
 async def test_a_kept_reply_does_not_hold_on_to_turns_that_were_dropped():
     stage = Stage()
     await stage.answer(plain("a"), after(checkpoint()))
