@@ -42,21 +42,24 @@ class SessionLimits:
             TurnLimitError: The session may have no more turns.
             TokenLimitError: It may have no more tokens.
         """
-        if not self.has_room(plan):
+        if not self._has_turns_for(plan):
             raise TurnLimitError(
                 f"the session has {self.turn_count} turns and may have no more; open another one"
             )
-        limit = self._options.max_session_tokens
-        if limit and self._tokens_with(plan, prompt_count) >= limit:
+        if not self._has_tokens_for(plan, prompt_count):
             raise TokenLimitError(
-                f"with this prompt of {prompt_count} tokens the session reaches the {limit} tokens"
-                " that it may have; open another one"
+                f"with this prompt of {prompt_count} tokens the session reaches the"
+                f" {self._options.max_session_tokens} tokens that it may have; open another one"
             )
 
-    def has_room(self, plan: Plan) -> bool:
-        """Whether one more turn may be recorded now."""
-        limit = self._options.max_turns
-        return not limit or self.turn_count + (not self._replaces(plan)) <= limit
+    def has_room(self, plan: Plan, prompt_count: int) -> bool:
+        """Whether one more turn may be recorded now: others may have been since it was checked.
+
+        Args:
+            plan: How it attaches.
+            prompt_count: Tokens of its prompt.
+        """
+        return self._has_turns_for(plan) and self._has_tokens_for(plan, prompt_count)
 
     def count(self, plan: Plan, turn: Checkpoint, dropped: Sequence[Checkpoint]) -> None:
         """Note a turn that was recorded.
@@ -71,6 +74,14 @@ class SessionLimits:
         self.token_count += len(turn.ids) - base_count
         if dropped:
             self.token_count -= len(dropped[-1].ids) - base_count
+
+    def _has_turns_for(self, plan: Plan) -> bool:
+        limit = self._options.max_turns
+        return not limit or self.turn_count + (not self._replaces(plan)) <= limit
+
+    def _has_tokens_for(self, plan: Plan, prompt_count: int) -> bool:
+        limit = self._options.max_session_tokens
+        return not limit or self._tokens_with(plan, prompt_count) < limit
 
     def _replaces(self, plan: Plan) -> bool:
         return self._options.mode is SessionMode.LINEAR and plan.base is not plan.head

@@ -26,7 +26,7 @@ from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
 from sessions.core.engine_errors import context_error_of
 from sessions.core.headers import EngineHeaders
-from sessions.core.histories.checkpoint import Checkpoint, Plan
+from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.json_text import JsonObject
 from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
@@ -139,7 +139,7 @@ class TurnRunner:
             body = _render(sampled, chat, prepared, form)
             reply = TurnReply(engine=received.engine, body=body)
             async with session.lock:
-                obstacle = _obstacle_to(session, prepared.plan)
+                obstacle = _obstacle_to(session, prepared)
                 if not obstacle:
                     turn, former_heads = self._commit(
                         session, chat, prepared, (received.taken, sampled), arrived
@@ -205,13 +205,13 @@ class TurnRunner:
         return turn, (*dropped, *([plan.base] if plan.base is not None else []))
 
 
-def _obstacle_to(session: Session, plan: Plan) -> str:
+def _obstacle_to(session: Session, prepared: PreparedTurn) -> str:
     """Why a turn cannot be committed, in a word for the log; empty if it can."""
     if session.is_ended:
         return "ended"
-    if not session.limits.has_room(plan):
+    if not session.limits.has_room(prepared.plan, len(prepared.prompt_ids)):
         return "full"
-    if session.history.can_commit(plan):
+    if session.history.can_commit(prepared.plan):
         return ""
     return "full" if session.history.is_tree else "overtaken"
 

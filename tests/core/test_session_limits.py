@@ -57,7 +57,7 @@ def test_the_last_turn_that_is_allowed_is_taken_and_the_next_is_not():
     limits.count(plan_on(first, first), second, [])
     with pytest.raises(TurnLimitError, match="2 turns"):
         limits.check_turn(plan_on(second, second), 30)
-    assert not limits.has_room(plan_on(second, second))
+    assert not limits.has_room(plan_on(second, second), 30)
 
 
 def test_a_full_session_may_still_replace_its_last_turn():

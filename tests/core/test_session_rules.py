@@ -98,12 +98,13 @@ async def test_each_record_says_which_weights_sampled_it(open_desk: OpenDesk):
         assert [record["weight_version"] for record in records] == ["v0", "v1"]
 
 
+@pytest.mark.parametrize("limit", [{"max_turns": 1}, {"max_session_tokens": 20}])
 @pytest.mark.parametrize("mode", ["linear", "tree"])
 async def test_a_turn_that_finds_its_session_full_at_the_end_is_not_recorded(
-    mode: str, open_desk: OpenDesk
+    mode: str, limit: dict[str, int], open_desk: OpenDesk
 ):
     async with open_desk() as desk:
-        session = desk.open(max_turns=1, mode=mode)
+        session = desk.open(mode=mode, **limit)
         desk.engine.gate.clear()
         turns = [desk.chat_later(session, text) for text in ("one", "other")]
         await wait_until_async(lambda: desk.engine.waiting == 2, "both are at the engine")
