@@ -336,6 +336,7 @@ class SessionCore:
 
     async def close(self) -> None:
         """End the turns that are left."""
+        self._samples.close()
         await self.turns.close()
 
     def _free(self, session: Session) -> None:

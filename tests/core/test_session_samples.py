@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from sessions.client.answers import Answer as ClientAnswer
 from sessions.client.samples import Samples, parse_samples
+from sessions.core.json_text import JsonObject
+from sessions.core.samples.default_hooks import drop_retries
+from sessions.core.samples.hooks import SampleDraft, SampleHooks
 from sessions.engine.engine import EngineReply
 from sessions.errors import (
     GoneSessionError,
@@ -21,6 +26,7 @@ from sessions.errors import (
 from tests.support.desk import Desk, assistant, body_of
 from tests.support.engines import json_reply
 from tests.support.samples import rows_for
+from tests.support.waiting import wait_until_async
 
 OpenDesk = Callable[..., Any]
 LAYERS, TOPK = 3, 4
@@ -243,3 +249,31 @@ async def test_a_reply_that_began_is_finished_when_the_session_is_deleted(open_d
         assert rows is not None
         assert rows.tobytes() == expected.samples[0].rollout_routed_experts.tobytes()  # type: ignore[union-attr]
         assert desk.replay.stored_bytes == 0
+
+
+async def test_turns_go_on_while_hooks_wait_and_no_thread_is_left_in_the_end(open_desk: OpenDesk):
+    go_on = threading.Event()
+
+    def waiting(drafts: Sequence[SampleDraft], _: JsonObject) -> Sequence[SampleDraft]:
+        go_on.wait()
+        return drafts
+
+    hooks = SampleHooks(picker=drop_retries, post_processor=waiting)
+    async with open_desk(hooks=hooks) as desk:
+        session = desk.open()
+        await desk.chat(session, "one")
+        # More than the loop has threads for everybody.
+        replies = [asyncio.create_task(samples(desk, session)) for _ in range(40)]
+        try:
+            await wait_until_async(lambda: len(_sample_threads()) > 1, "hooks are called")
+            turn = desk.chat_later(session, "one", assistant("ok"), "word " * 10_000)
+            await wait_until_async(turn.done, "a turn that is rendered in a thread ends")
+        finally:
+            go_on.set()
+            found = await asyncio.gather(*replies)
+        assert {len(each.samples) for each in found} == {1}
+    await wait_until_async(lambda: not _sample_threads(), "the threads end with the core")
+
+
+def _sample_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("sessile-samples")]

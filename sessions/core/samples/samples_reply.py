@@ -3,6 +3,9 @@
 All that can be refused is refused before the first byte: the thread gives the whole header and
 every tensor but the rows of replay data, which are decoded while they are sent.
 
+Hooks are foreign code and may wait for something. So the threads are few and of their own: those of
+the loop are for work that turns wait for.
+
 Must not know how sessions are found.
 
 Spec: docs/samples.md#reply
@@ -12,10 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from starlette.responses import Response
 
@@ -36,7 +40,14 @@ from sessions.replay.splice import Part, size_of
 from sessions.tokens.prompts import PromptBuilder
 
 MismatchOf: TypeAlias = Callable[[Node], Awaitable[JsonObject]]
+_T = TypeVar("_T")
 _BLOB_TYPE: Final = (b"content-type", b"application/octet-stream")
+# A guess: they share one interpreter, so more help only hooks that wait.
+_THREADS: Final = 4
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="sessile-samples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +58,21 @@ class SampleWork:
         prompts: Of the tokenizer and family.
         hooks: Choose leaves and finish samples.
         turnstile: Of all long replies of the process.
+        threads: Where samples are made; none is started before the first.
     """
 
     prompts: PromptBuilder
     hooks: SampleHooks
     turnstile: Turnstile
+    threads: ThreadPoolExecutor = field(default_factory=_threads)
+
+    async def do(self, work: Callable[[], _T]) -> _T:
+        """Do work in one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    def close(self) -> None:
+        """Begin no more work; waits for nothing."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 def blobs_in(nodes: Iterable[Node]) -> list[ReplayBlob]:
@@ -89,7 +110,7 @@ async def samples_reply_of(
     rules = SampleRules(
         max_trim_count=prompts.family.max_trim_count, max_seq_len=wanted.max_seq_len
     )
-    picked = await asyncio.to_thread(
+    picked = await work.do(
         lambda: picked_samples_of(
             nodes,
             rules=rules,
@@ -99,8 +120,8 @@ async def samples_reply_of(
         )
     )
     leaves = [] if isinstance(picked, EmptyReason) else [each.node for each in picked]
-    mismatches = None if mismatch_of is None else [await mismatch_of(leaf) for leaf in leaves]
-    parts = await asyncio.to_thread(_parts_of, picked, mismatches, metadata, wanted, work)
+    mismatches = None if mismatch_of is None else await _mismatches_of(leaves, mismatch_of)
+    parts = await work.do(lambda: _parts_of(picked, mismatches, metadata, wanted, work))
     size_bytes = sum(map(size_of, parts))
     pieces = pieces_of(parts, 0, size_bytes)
     turnstile = work.turnstile
@@ -109,6 +130,15 @@ async def samples_reply_of(
     )
     await reply.begin()
     return reply
+
+
+async def _mismatches_of(leaves: Iterable[Node], mismatch_of: MismatchOf) -> list[JsonObject]:
+    found = []
+    for leaf in leaves:
+        found.append(await mismatch_of(leaf))
+        # A short leaf is compared here, and there may be a thousand of them.
+        await asyncio.sleep(0)
+    return found
 
 
 def _parts_of(

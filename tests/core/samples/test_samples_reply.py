@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ import pytest
 import safetensors.numpy
 from starlette.responses import Response
 
+from sessions.core.histories.node import Node
+from sessions.core.json_text import JsonObject
 from sessions.core.record_stream import PIECE_BYTES, pin
 from sessions.core.samples.assembly import TurnSample
 from sessions.core.samples.default_hooks import DEFAULT_HOOKS
@@ -21,7 +24,7 @@ from sessions.errors import ReplayStoreError, SamplesMisalignedError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import sent_by
 from tests.support.parts import FakeBlob
-from tests.support.samples import nodes_of, rows_for, turn_of
+from tests.support.samples import node_of, nodes_of, rows_for, turn_of
 
 ROUTED = "routed_experts"
 
@@ -114,3 +117,29 @@ async def test_nothing_stays_pinned_when_a_session_is_refused(prompts: PromptBui
     with pytest.raises(SamplesMisalignedError), pin(blobs_in(nodes_of(turns))) as pins:
         await reply_of(prompts, turns, pins)
     assert stored.pins == 0
+
+
+async def test_the_loop_turns_between_the_comparisons_of_many_leaves(prompts: PromptBuilder):
+    turn_of_loop, seen = 0, []
+
+    async def mismatch_of(_: Node) -> JsonObject:
+        seen.append(turn_of_loop)
+        return {}
+
+    async def count() -> None:
+        nonlocal turn_of_loop
+        while True:
+            turn_of_loop += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    work = SampleWork(prompts=prompts, hooks=DEFAULT_HOOKS, turnstile=Turnstile())
+    leaves = [node_of(turn_of([number], [7]), number, None) for number in range(10)]
+    try:
+        await samples_reply_of(
+            leaves, {}, SamplesRequest(), work=work, mismatch_of=mismatch_of, pins=ExitStack()
+        )
+    finally:
+        counting.cancel()
+        work.close()
+    assert len(set(seen)) == len(leaves)
