@@ -172,6 +172,8 @@ class MemberLife:
             return
         if is_idle and self._was_idle:
             self._enter(Phase.DRAINED)
+            if self._member.owns_listener:  # Ctrl-C reaches all: the arbiter may hear of it last
+                self._board.set_draining()
         end_process(ExitCode.CLEAN)
 
     def _hurry(self) -> None:

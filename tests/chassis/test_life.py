@@ -204,6 +204,7 @@ def test_a_quick_end_comes_at_once_if_nothing_is_in_flight(member: Member, numbe
 
     assert stage.live(act) == 0
     assert stage.row.phase is Phase.DRAINED
+    assert stage.board.draining, "its shards take the end of their channels for its death"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
