@@ -90,3 +90,7 @@ class ToolError(RequestError):
     status = 422
     type = "tool_error"
     code = "tool_failed"
+
+
+class BrokenOutError(Exception):
+    """An environment's code raised what would have ended more than its own request."""

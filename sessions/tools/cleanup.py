@@ -16,6 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from sessions.tools.contained import run_contained, wait_contained
+
 _log: Final = logging.getLogger(__name__)
 Callback = Callable[[], Awaitable[object] | object]
 
@@ -47,13 +49,11 @@ class CleanUp:
         while self._callbacks:
             callback = self._callbacks.pop()
             try:
-                found = callback()
+                found = run_contained(callback)
                 if inspect.isawaitable(found):
-                    await _run_until(found, max(deadline - loop.time(), 0.0))
+                    await _run_until(wait_contained(found), max(deadline - loop.time(), 0.0))
             except Exception:  # noqa: BLE001 - the top of a callback
                 _log.exception("clean-up failed callback=%s", _name_of(callback))
-            except asyncio.CancelledError:
-                _log.error("clean-up was cancelled callback=%s", _name_of(callback))
 
 
 async def wait_through(task: asyncio.Future[Any]) -> None:

@@ -22,6 +22,7 @@ from starlette.responses import Response
 from sessions.errors import OverloadedError, RequestError, draining_error, stopped_error
 from sessions.routing.episode_tokens import sign_episode_token
 from sessions.routing.episodes import EpisodeId
+from sessions.tools.contained import wait_contained
 from sessions.tools.context import ToolContext
 from sessions.tools.episode import Episode
 from sessions.tools.episode_registry import EpisodeRegistry, claim_key_of
@@ -140,7 +141,7 @@ class EpisodeRunner:
         assert task is not None  # noqa: S101 - for the type checker: a coroutine runs in a task
         self._running.add(task)
         try:
-            return await self._run(body, episode)
+            return await wait_contained(self._run(body, episode))
         except asyncio.CancelledError:
             _log.info("episode cancelled episode=%r", episode.id.key)
             if self._is_closing:

@@ -9,12 +9,14 @@ Spec: docs/tools.md#calls
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from sessions.episode_errors import EpisodeNotRunningError
 from sessions.tools.cleanup import wait_through
+from sessions.tools.contained import wait_contained
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -51,9 +53,10 @@ class OpenWork:
 
         Raises:
             EpisodeNotRunningError: It was closed before the work's end.
+            BrokenOutError: The work raised what is no `Exception`.
             Exception: The work's own.
         """
-        task = asyncio.ensure_future(found)
+        task = asyncio.ensure_future(wait_contained(found))
         if self._gone is not None:
             task.cancel()  # before its first step, so nothing of it runs
         self._running.add(task)
@@ -65,6 +68,8 @@ class OpenWork:
             raise
         finally:
             self._running.discard(task)
+            if inspect.iscoroutine(found):
+                found.close()  # cancelled before its first step, else it is done
 
     def close(self, gone: Callable[[], EpisodeNotRunningError] = not_running_error) -> None:
         """Begin nothing any more, and cancel what runs; again changes the answer alone.

@@ -20,10 +20,11 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from sessions.episode_errors import DuplicateClaimError
-from sessions.errors import InternalError, OverloadedError, draining_error
+from sessions.errors import OverloadedError, draining_error
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import ENVIRONMENT, ROLLOUT_STOP
 from sessions.session_errors import ReleaseFailedError, SeedMismatchError
+from sessions.tools.contained import wait_contained
 from sessions.tools.context import ToolContext
 from sessions.tools.rollout_stops import RolloutStops
 from sessions.tools.seeded_session import SeededSession, not_open_error
@@ -249,15 +250,13 @@ class SeededSessions:
                 await self._claim(seat, claim_key(ROLLOUT_STOP, name), taken)
                 self.stops.add(name, session.stop)
             seat.is_kept = True
-            told = await self._hooks.seed(request, session)
-            session.told = msgspec.to_builtins(dict(told or {}), str_keys=True)
-        except (Exception, asyncio.CancelledError) as error:
+            told = await wait_contained(self._hooks.seed(request, session))
+            session.told = msgspec.json.decode(msgspec.json.encode(dict(told or {})))
+        except (Exception, asyncio.CancelledError):
             if seat.closing is None:
                 await self._release(seat)
             if seat.closing is None:  # else the close goes on from here
                 self._forget(seat)
-            if isinstance(error, asyncio.CancelledError):
-                raise InternalError("the environment cancelled the seed") from error
             raise
 
     async def _claim(self, seat: _Seat, key: bytes, taken: str) -> None:
@@ -321,13 +320,15 @@ class SeededSessions:
             raise _failed_error(session)
 
     async def _give_up(self, seat: _Seat) -> None:
-        await self._hooks.close(seat.session)
+        await wait_contained(self._hooks.close(seat.session))
         seat.is_kept = False
 
     def _forget(self, seat: _Seat) -> None:
         del self._seats[seat.session.id]
-        if seat.session.rollout is not None:
-            self.stops.remove(seat.session.rollout.key)
+        rollout = seat.session.rollout
+        # Unclaimed, it is another session's.
+        if rollout is not None and claim_key(ROLLOUT_STOP, rollout.key) in seat.claims:
+            self.stops.remove(rollout.key)
         for key in seat.claims:
             self._context.claims.release(key)
 

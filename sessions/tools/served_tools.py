@@ -26,6 +26,7 @@ import msgspec
 
 from sessions.episode_errors import EpisodeNotRunningError, UnknownToolError
 from sessions.errors import ClientVisibleError, InternalError, LocalProtocolError
+from sessions.tools.contained import run_contained
 from sessions.tools.open_work import OpenWork
 from sessions.tools.tool import Tool
 
@@ -154,7 +155,7 @@ class ServedTools(OpenWork):
         call = ToolCall(name=name, arguments=_members_of(arguments))
         self._calls.append(call)
         with _Recording(call):
-            found = tool.function(**checked)
+            found = run_contained(tool.function, **checked)
             if inspect.isawaitable(found):
                 return call, self._finish(call, found)
             _end(call, found)
@@ -195,7 +196,8 @@ class _Recording:
 
 
 def _end(call: ToolCall, found: object) -> None:
-    call.result = msgspec.to_builtins(found, str_keys=True)
+    # There and back, so that whoever tells it can: of a lone surrogate nobody could.
+    call.result = msgspec.json.decode(msgspec.json.encode(found))
     call.state = CallState.DONE
 
 

@@ -162,6 +162,7 @@ async def test_a_rollout_has_one_session_at_a_time(scene: Scene, claims: GatedCl
     assert not claims.holds("s2")
     assert scene.environment.seeded == {"s1": 1}
     await scene.seed("s3", rollout_id="r", attempt=1)
+    assert (await scene.ask("/ng-rollout/r/stop")).json()["status"] == "stopped"
     await scene.close("s1")
     await scene.seed("s2", rollout_id="r")
 

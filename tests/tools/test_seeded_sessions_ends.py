@@ -131,6 +131,18 @@ async def test_a_seed_that_cancels_itself_is_a_fault_and_leaves_nothing(
     assert (scene.environment.open_sessions, claims.count) == (0, 0)
 
 
+async def test_a_seed_that_tells_what_no_reply_can_hold_leaves_nothing(
+    scene: Scene, claims: GatedClaims
+):
+    async def odd(_request: object, _session: object) -> dict[str, str]:
+        return {"task": "\ud800"}
+
+    scene.environment.seed = odd  # type: ignore[method-assign, assignment]
+    scene.environment.close = no_release  # type: ignore[method-assign, assignment]
+    assert code_of(await scene.try_seed("s1"), 500) == "internal_error"
+    assert (scene.environment.open_sessions, claims.count) == (0, 0)
+
+
 async def no_release(_session: object) -> None:
     pass
 

@@ -1,6 +1,8 @@
 """Served tools: what runs, what is recorded, what closing ends."""
 
 import asyncio
+import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -164,3 +166,44 @@ async def test_a_call_that_is_closed_before_its_first_step_runs_nothing():
     with pytest.raises(EpisodeNotRunningError):
         await rest
     assert (stage.ran, call.state) == ([], CallState.CANCELLED)
+
+
+@pytest.mark.parametrize("name", ["leave", "leave_later", "drop", "drop_later"])
+async def test_a_tool_that_raises_no_exception_has_failed_as_any_other(name: str):
+    """It would end the shard, or look like a client that left."""
+
+    def leave() -> None:
+        sys.exit(3)
+
+    async def leave_later() -> None:
+        sys.exit(3)
+
+    def drop() -> None:
+        raise asyncio.CancelledError
+
+    async def drop_later() -> None:
+        raise asyncio.CancelledError
+
+    calls: list[ToolCall] = []
+    tools = [tool_of(tool) for tool in (leave, leave_later, drop, drop_later)]
+    with pytest.raises(InternalError, match="failed; the server's log says why"):
+        await ServedTools(tools, calls).call(name, {})
+    assert [call.state for call in calls] == [CallState.FAILED]
+
+
+@pytest.mark.parametrize("result", ["\ud800", {"\ud800": 1}])
+async def test_a_result_that_no_reply_can_hold_fails_its_call(result: object):
+    def tell() -> object:
+        return result
+
+    calls: list[ToolCall] = []
+    with pytest.raises(InternalError):
+        await ServedTools([tool_of(tell)], calls).call("tell", {})
+    assert [call.state for call in calls] == [CallState.FAILED]
+
+
+async def test_what_json_cannot_say_of_numbers_is_null_for_whoever_tells_it():
+    def tell() -> object:
+        return {"x": math.nan, 1: math.inf}
+
+    assert await ServedTools([tool_of(tell)], []).call("tell", {}) == {"x": None, "1": None}
