@@ -41,6 +41,8 @@ class FieldMatcher:
             # Nearly all fields of a long history end here.
             if ours and type(ours) is str and ours == theirs:
                 continue
+            if ours is None and theirs is None and not _has_other_name(field, stored, sent):
+                continue
             ours, theirs = _value_of(stored, field), _value_of(sent, field)
             if field == "tool_calls":
                 ours, theirs = _with_equal_calls(ours, theirs, reads=self._reads_arguments)
@@ -63,6 +65,10 @@ LOOSE_TOOL_CALL: Final = FieldMatcher(
     "role", "content", "reasoning_content", "tool_calls", reads_arguments=True
 )
 ROLE_CONTENT_ONLY: Final = FieldMatcher("role", "content")
+
+
+def _has_other_name(field: str, stored: JsonObject, sent: JsonObject) -> bool:
+    return field == "reasoning_content" and ("reasoning" in stored or "reasoning" in sent)
 
 
 def _value_of(message: JsonObject, field: str) -> Json:
