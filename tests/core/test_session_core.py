@@ -396,5 +396,8 @@ async def test_a_session_that_idles_expires_and_its_blobs_are_freed(open_desk: O
         await asyncio.gather(expiry, return_exceptions=True)
         with pytest.raises(GoneSessionError, match="expired"):
             await desk.read(session_id)
+        with pytest.raises(GoneSessionError, match="expired"):
+            await desk.chat(session_id, "hi")
+        assert desk.core.ended_sessions == 1
         assert desk.replay.stored_bytes == 0
         assert desk.engine.forgotten == [session_id]

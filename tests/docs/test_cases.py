@@ -1,4 +1,4 @@
-"""The table of cases of episode tools is whole: each has a row, and each row names tests."""
+"""The tables of cases of sessions and of episode tools are whole: a row each, and it names tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tests.support.pages import ROOT, rows_of, section_of
 # Numbers that are missing were never given.
 ROUTING: Final = {*range(1, 44)} - {8, 21, 28, 37, 41}
 CASES: Final = [*(f"R-T{n}" for n in sorted(ROUTING)), *(f"R-E{n}" for n in range(1, 8))]
+SESSIONS: Final = [f"C-T{n}" for n in sorted({*range(47, 72)} - {55, 58, 63})]
 TEST: Final = re.compile(r"`tests/\w+::test_\w+`")
 
 
-def rows() -> list[list[str]]:
+def rows(section: str = "episode-tools", prefix: str = "R-") -> list[list[str]]:
     page = (ROOT / "docs" / "cases.md").read_text()
-    return [row for row in rows_of(section_of(page, "episode-tools")) if row[0].startswith("R-")]
+    return [row for row in rows_of(section_of(page, section)) if row[0].startswith(prefix)]
 
 
 def test_every_case_of_episode_tools_has_one_row_in_order():
@@ -24,3 +25,9 @@ def test_every_case_of_episode_tools_has_one_row_in_order():
 
 def test_every_case_of_episode_tools_names_a_test():
     assert [row[0] for row in rows() if not TEST.search(row[-1])] == []
+
+
+def test_every_case_of_sessions_has_one_row_in_order_and_names_a_test():
+    found = rows("sessions", "C-")
+    assert [row[0] for row in found] == SESSIONS
+    assert [row[0] for row in found if not TEST.search(row[-1])] == []
