@@ -1,4 +1,4 @@
-"""The tables of cases of sessions and of episode tools are whole: a row each, and it names tests."""
+"""The tables of cases of sessions and of episode tools are whole: a row for each, with tests."""
 
 from __future__ import annotations
 
