@@ -15,6 +15,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 
+from sessions.core.equal_beginning import equal_count_of
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
@@ -81,7 +83,7 @@ class SharedIds:
         Args:
             ids: Kept or copied; not to be changed.
         """
-        same = _same_count_of(self.whole(), ids)
+        same = equal_count_of(self.whole(), ids)
         row: Row | None = self.row
         # A row of which nothing is shared is not kept alive.
         while row is not None and same <= row.start:
@@ -101,18 +103,3 @@ class SharedIds:
         if self.row.before is other.row and count <= self.row.start:
             return True
         return self.part(0, min(count, self._count)) == other.part(0, count)
-
-
-def _same_count_of(ours: array[int], theirs: array[int]) -> int:
-    """With how many equal ids both begin."""
-    longest = min(len(ours), len(theirs))
-    if ours[:longest] == theirs[:longest]:
-        return longest
-    low, high = 0, longest  # the first low ones are equal, the first high ones are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if ours[low:middle] == theirs[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

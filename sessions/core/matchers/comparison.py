@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sessions.core.equal_beginning import equal_count_of
 from sessions.core.json_text import Json, JsonObject
 from sessions.core.matchers.matcher import Difference
 
@@ -36,7 +37,7 @@ def differ(path: str, stored: Json, sent: Json) -> Difference:
     """A difference, its values shortened; two long texts from shortly before they part."""
     start = 0
     if isinstance(stored, str) and isinstance(sent, str):
-        start = max(0, _same_count_of(stored, sent) - _SHOWN_BEFORE)
+        start = max(0, equal_count_of(stored, sent) - _SHOWN_BEFORE)
     return Difference(path=path, stored=shown(stored, start), sent=shown(sent, start))
 
 
@@ -68,15 +69,3 @@ def _compare_lists(path: str, stored: list[Json], sent: list[Json]) -> Differenc
     if len(stored) == len(sent):
         return None
     return Difference(path=path, stored=f"{len(stored)} entries", sent=f"{len(sent)} entries")
-
-
-def _same_count_of(stored: str, sent: str) -> int:
-    """With how many equal characters two texts begin; long ones are compared by halves."""
-    low, high = 0, min(len(stored), len(sent)) + 1  # the first low are equal, the first high not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if stored[low:middle] == sent[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
