@@ -245,6 +245,22 @@ def options(script: Transcript) -> None:
     script.ask("POST", chat_path(small), body)
 
 
+def trees(script: Transcript) -> None:
+    session_id = script.create(mode="tree")
+    path = f"/sessions/{session_id}"
+    main, side = [user("one")], [user("a title, please")]
+    say(script, session_id, main, "first")
+    say(script, session_id, side, "a title")
+    for question, text in (("two", "second"), ("two, again", "another")):
+        branch = [*main, user(question)]
+        say(script, session_id, branch, text)
+    script.ask("POST", chat_path(session_id), chat(main, max_tokens=1, sim={"content": "a b c"}))
+    script.ask("GET", path)
+    for body in (None, {"max_seq_len": 30}, {"metadata": {"reward": 0.5, "task": "t"}}):
+        script.ask("POST", f"{path}/samples", body)
+    script.ask("DELETE", path)
+
+
 def bad_session_ids(script: Transcript) -> None:
     for session_id in ("x" * 129, "a%20b", "%00", "a%2Fb", "%", "ä".encode().hex() + "%C3%A4"):
         script.ask("GET", f"/sessions/{session_id}")
@@ -315,6 +331,7 @@ CASES: Final[tuple[Case, ...]] = (
     roll_back_and_refusals,
     retries,
     options,
+    trees,
     bad_bodies,
     engine_faults,
     session_keys,

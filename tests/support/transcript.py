@@ -24,13 +24,14 @@ LIFECYCLE: Final = ("t0", "t1", "req_ts", "prev_t1")
 RAGGED: Final = (
     "timestamp",
     "request_timestamp",
+    "committed_at",
     "e2e_latency",
     "uptime_s",
     "beat_age_s",
     *LIFECYCLE,
 )
 VOLATILE: Final = ("created", *RAGGED)
-_ENGINE_ID: Final = re.compile(rb'"id(\\?)":\\?"[0-9a-f]{32}\\?"')
+_ENGINE_ID: Final = re.compile(rb'"(id|response_id)(\\?)":\\?"[0-9a-f]{32}\\?"')
 _ENGINE_HOST: Final = re.compile(rb'\["host","127\.0\.0\.1:\d+"\]')
 _NUMBERS: Final = re.compile(
     rb'"(' + b"|".join(name.encode() for name in VOLATILE) + rb')(\\?)":[0-9.e+-]+'
@@ -136,7 +137,7 @@ class Transcript:
         for found, name in self._names.items():
             body = body.replace(found, name)
         body = _ENGINE_HOST.sub(b'["host","*"]', body)
-        return _NUMBERS.sub(rb'"\1":*', _ENGINE_ID.sub(b'"id":*', body))
+        return _NUMBERS.sub(rb'"\1":*', _ENGINE_ID.sub(rb'"\1":*', body))
 
 
 def _tensors_in(body: bytes) -> bytes:
