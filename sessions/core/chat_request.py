@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject, parse_client_json
+from sessions.core.json_text import Json, JsonObject
+from sessions.core.object_body import parse_object_body
 from sessions.errors import RequestError
 
 _VLLM_PROMPT: Final = "kv_transfer_params.prompt_token_ids"
@@ -67,25 +68,7 @@ def parse_chat_request(raw: bytes) -> ChatRequest:
         RequestError: Not JSON, not an object, or a field that is not what it must be; `param`
             names the field.
     """
-    return chat_request_of(parse_chat_body(raw))
-
-
-def parse_chat_body(raw: bytes) -> JsonObject:
-    """Parse the body of a chat request, in whatever form.
-
-    Args:
-        raw: The request body, JSON whatever its content type says.
-
-    Raises:
-        RequestError: Not JSON, or not an object.
-    """
-    try:
-        body = parse_client_json(raw)
-    except ValueError as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RequestError("the body must be a JSON object")
-    return body
+    return chat_request_of(parse_object_body(raw))
 
 
 def chat_request_of(body: JsonObject) -> ChatRequest:

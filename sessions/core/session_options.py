@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject, parse_client_json
+from sessions.core.json_text import Json, JsonObject
+from sessions.core.object_body import parse_object_body
 from sessions.core.sampling import parse_sampling
 from sessions.errors import RequestError
 
@@ -68,12 +69,7 @@ def parse_session_options(raw: bytes, defaults: SessionOptions) -> SessionOption
     """
     if not raw.strip():
         return defaults
-    try:
-        body = parse_client_json(raw)
-    except ValueError as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RequestError("the body must be a JSON object")
+    body = parse_object_body(raw)
     known = ("mode", "sampling", "max_turns", "max_session_tokens")
     unknown = next((name for name in body if name not in known), None)
     if unknown is not None:

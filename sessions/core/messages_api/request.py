@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sessions.core.chat_request import ChatRequest, chat_request_of, parse_chat_body
+from sessions.core.chat_request import ChatRequest, chat_request_of
 from sessions.core.json_text import Json, JsonObject
 from sessions.core.messages_api.content import messages_of
+from sessions.core.object_body import parse_object_body
 from sessions.errors import RequestError, UnsupportedContentError
 
 # They change nothing of what the model sees or says: caching, billing, and where things run.
@@ -65,7 +66,7 @@ def parse_messages_request(raw: bytes, *, is_counted: bool = False) -> ChatReque
         RequestError: A field is not what it must be, or names what cannot be had; `param` names
             it.
     """
-    body = parse_chat_body(raw)
+    body = parse_object_body(raw)
     try:
         chat = _chat_body_of(body)
     except RecursionError as error:

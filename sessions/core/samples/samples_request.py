@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject, parse_client_json
+from sessions.core.json_text import Json, JsonObject
+from sessions.core.object_body import parse_object_body
 from sessions.errors import RequestError
 
 NESTING_LIMIT: Final = 64
@@ -40,12 +41,7 @@ def parse_samples_request(raw: bytes) -> SamplesRequest:
     """
     if not raw.strip():
         return SamplesRequest()
-    try:
-        body: Json = parse_client_json(raw)
-    except ValueError as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise RequestError("the body must be a JSON object")
+    body = parse_object_body(raw)
     limit = body.pop("max_seq_len", None)
     if limit is not None and (type(limit) is not int or limit < 1):
         raise RequestError(
