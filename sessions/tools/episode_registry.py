@@ -59,6 +59,18 @@ class EpisodeRegistry:
         if self._episodes.get(key) is served:
             del self._episodes[key]
 
+    def named_in(self, headers: Mapping[str, str]) -> str | None:
+        """The key of the episode that a request names by its token, or None, as a router reads it.
+
+        Args:
+            headers: Of the request, found by lower-case names.
+        """
+        text = headers.get(self._header, "").strip(" \t")
+        try:
+            return read_episode_token(self._secret, text).key
+        except BadEpisodeTokenError:
+            return None
+
     def tools_for(self, headers: Mapping[str, str]) -> ServedEpisode:
         """The episode that a request may call.
 

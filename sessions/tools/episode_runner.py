@@ -54,7 +54,7 @@ class EpisodeRunner:
             run: Plays one episode.
         """
         self.registry: Final = EpisodeRegistry(context.run_secret, context.episode_header)
-        self.stops: Final = RolloutStops()
+        self.stops: Final = RolloutStops(self.registry.named_in)
         self._context = context
         self._run = run
         self._running: set[asyncio.Task[Any]] = set()

@@ -107,7 +107,7 @@ class ResourcesEnvironment:
         kind = environment_kind(
             cookie=self._cookie.name, token_header=SESSION_TOKEN_HEADER, body=BODY_NAMING
         )
-        return (kind, ROLLOUT_STOPS)
+        return (ROLLOUT_STOPS, kind)  # a cookie that comes along with a stop may be another's
 
     @property
     def open_sessions(self) -> int:

@@ -1,6 +1,7 @@
 """Stops of rollouts: `POST /ng-rollout/{rollout}/stop` ends one that runs, and lets it be graded.
 
-The rollout is named by the path alone: its id, with `-a<N>` behind it for a retry. Its agent's
+The rollout is named by the path: its id, with `-a<N>` behind it for a retry. A request that brings
+an episode's token is at the shard of that episode, so no other can be stopped by it. The agent's
 further calls are answered as gone, and those that run are cancelled; what the environment has of it
 stays, so that a verdict can still be made. Who claimed the rollout is reached by its claim.
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,7 +28,13 @@ Stop = Callable[[], bool]
 class RolloutStops:
     """The rollouts that can be stopped on this shard, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, named_in: Callable[[Headers], str | None] = lambda _: None) -> None:
+        """Have none.
+
+        Args:
+            named_in: The rollout by whose name a request came to this shard, if not by its path.
+        """
+        self._named_in = named_in
         self._stops: dict[str, Stop] = {}
 
     def add(self, rollout: str, stop: Stop) -> None:
@@ -50,7 +58,7 @@ class RolloutStops:
     async def _answer(self, request: Request) -> Response:
         rollout = request.path_params["rollout"]
         stop = self._stops.get(rollout)
-        if stop is None:
+        if stop is None or self._named_in(request.headers) not in (None, rollout):
             raise not_running_error()
         status = "stopped" if stop() else "already_stopped"
         return json_reply_of({"rollout": rollout, "status": status})

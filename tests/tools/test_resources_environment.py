@@ -58,7 +58,7 @@ def test_few_names_of_ours_can_collide_with_a_subclass():
 
 async def test_the_router_names_a_session_as_its_environment_does():
     kinds = CounterResources(context_of()).session_kinds
-    assert kinds[1] == ROLLOUT_STOPS
+    assert kinds[0] == ROLLOUT_STOPS
     assert kinds_to_text(kinds) == kinds_to_text(CounterResources(context_of()).session_kinds)
     read = kinds_of_text(kinds_to_text(kinds), SECRET)
     async with open_scene() as scene:

@@ -57,6 +57,20 @@ async def test_what_does_not_run_cannot_be_stopped(opened: Opened):
     assert (await opened.client.get("/ng-rollout/r/stop")).status_code == 405
 
 
+async def test_a_stop_with_the_token_of_another_episode_stops_nothing(opened: Opened):
+    """Behind a router such a request is at the shard of that other episode."""
+    held, run = await opened.begin("r")
+    other, other_run = await opened.begin("s")
+    path = "/ng-rollout/r/stop"
+    error_of(await opened.client.post(path, headers=other.headers), 410)
+    assert not held.episode.is_stopped
+    for headers in (dict.fromkeys(held.headers, "garbage"), held.headers):
+        assert (await opened.client.post(path, headers=headers)).status_code == 200
+    for one, its_run in ((held, run), (other, other_run)):
+        one.is_over.set()
+        await its_run.reply()
+
+
 async def test_an_attempt_that_runs_again_is_not_stopped_by_the_stop_before(opened: Opened):
     held, run = await opened.begin("r")
     await stop(opened, "r")
