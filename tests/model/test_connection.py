@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import sys
 from collections import Counter
 from typing import Final
@@ -19,12 +18,10 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from tests.support.model import Policy, Script, State, Touch, Trouble
 from tests.support.model_arena import open_arena
 from tests.support.model_play import play
+from tests.support.model_run import EXAMPLES, IS_FULL
 from tests.support.model_scripts import CELLS, Cell, script_of_cell, scripts
 from tests.support.topology import LONE, Topology
 
-SUITE_EXAMPLES: Final = 100
-EXAMPLES: Final = int(os.environ.get("MODEL_EXAMPLES", str(SUITE_EXAMPLES)))
-IS_FULL: Final = EXAMPLES > SUITE_EXAMPLES
 ROUTED_THREE: Final = Topology(name="router+3", shards=3)
 LONE_TROUBLES: Final = tuple(t for t in Trouble if t is not Trouble.ROUTER_SLOW)
 HALT_EXAMPLES: Final = 40 if IS_FULL else 4
