@@ -206,3 +206,10 @@ async def test_a_refusal_has_the_form_of_the_path_that_was_asked(client: httpx.A
         assert ("type" in told) is is_framed
         assert told["error"]["code"] == "session_not_found"
         assert refused.headers["x-should-retry"] == "false"
+
+
+async def test_the_sdk_lists_the_models_of_the_engine(prompts: PromptBuilder):
+    async with open_rollouts(prompts) as http:
+        created = await create(http)
+        async with sdk_of(http, created["anthropic_base_url"]) as sdk:
+            assert [model.id async for model in sdk.models.list()] == ["sim"]
