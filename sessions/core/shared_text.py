@@ -44,6 +44,17 @@ def share(text: bytes, earlier: Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(pieces)
 
 
+def with_known_parts(parts: Sequence[bytes], earlier: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The parts of a text, those that an earlier text has too as its objects, wherever they stand.
+
+    Args:
+        parts: The parts.
+        earlier: Those of the earlier text.
+    """
+    known = {part: part for part in earlier}
+    return tuple(known.get(part, part) for part in parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdsText:
     """Token ids as JSON text.

@@ -27,12 +27,13 @@ from sessions.core.dialects.choice import DialectChoice
 from sessions.core.engine_errors import context_error_of
 from sessions.core.headers import EngineHeaders
 from sessions.core.histories.checkpoint import Checkpoint
-from sessions.core.json_text import JsonObject
+from sessions.core.json_text import JsonObject, render_json
 from sessions.core.prompt_echo import PROMPT_IDS, SENT_IDS, holders_of
 from sessions.core.records import make_record
 from sessions.core.sampled import Sampled
 from sessions.core.session import Session
 from sessions.core.shared_ids import SharedIds
+from sessions.core.shared_text import with_known_parts
 from sessions.core.taken_reply import TakenReply
 from sessions.core.turn_facts import ROUTED_EXPERTS, TurnFacts, facts_of
 from sessions.core.turn_preparer import PreparedTurn, TurnPreparer
@@ -182,9 +183,12 @@ class TurnRunner:
             _log.warning(
                 "replay does not fit session=%s reason=%s", session.session_id, facts.replay_error
             )
-        record = make_record(
-            facts=told, request=prepared.engine_body.parts, status=HTTPStatus.OK, reply=taken
+        # Most turns have the tools of the turn before, and those are long.
+        like = plan.base or plan.head
+        request = with_known_parts(
+            prepared.engine_body.parts, like.record.request if like is not None else ()
         )
+        record = make_record(facts=told, request=request, status=HTTPStatus.OK, reply=taken)
         token_ids = prepared.prompt_ids + sampled.token_ids
         base_ids = plan.base.ids if plan.base is not None else None
         turn = Checkpoint(
@@ -194,7 +198,7 @@ class TurnRunner:
             message_end=len(plan.stored) + len(plan.tail) + 1,
             record=record,
             facts=facts,
-            tools=chat.tools,
+            tools=_shared_tools(chat, like),
             template_kwargs=prepared.template_kwargs,
             response_id=_id_in(sampled.reply),
         )
@@ -214,6 +218,13 @@ def _obstacle_to(session: Session, prepared: PreparedTurn) -> str:
     if session.history.can_commit(prepared.plan):
         return ""
     return "full" if session.history.is_tree else "overtaken"
+
+
+def _shared_tools(chat: ChatRequest, like: Checkpoint | None) -> list[JsonObject] | None:
+    """A turn's tools, as the object that another turn has if they are its tools to the letter."""
+    if like is not None and render_json(like.tools) == render_json(chat.tools):
+        return like.tools
+    return chat.tools
 
 
 def _told_of(facts: TurnFacts) -> JsonObject:

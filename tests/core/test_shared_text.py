@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.core import shared_text
-from sessions.core.shared_text import PIECE_BYTES, IdsText, share
+from sessions.core.shared_text import PIECE_BYTES, IdsText, share, with_known_parts
 
 LONG = b"x" * PIECE_BYTES
 
@@ -104,3 +104,13 @@ def test_the_text_of_ids_is_their_json_whatever_is_shared(changes: list[tuple[in
         assert all(text.json_parts)
         assert sum(text.counts) == len(ids)
         assert all(len(piece) >= shared_text.PIECE_BYTES for piece in text.pieces[:-1])
+
+
+def test_known_parts_are_the_same_objects_wherever_they_stand():
+    earlier = (b"{", b"long" * 10, b"x")
+    parts = (b"".join([b"lo", b"ng" + b"long" * 9]), b"new", b"".join([b"{"]))
+    found = with_known_parts(parts, earlier)
+    assert found == parts
+    assert found[0] is earlier[1]
+    assert found[1] is parts[1]
+    assert with_known_parts(parts, ()) == parts

@@ -328,3 +328,25 @@ async def test_other_ids_of_a_long_prompt_are_refused(open_desk: OpenDesk):
         error = await error_of(desk.chat(desk.open(), "word " * 10_000))
         assert error.status == 502
         assert "prompt" in error.message
+
+
+@pytest.mark.parametrize("mode", ["linear", "tree"])
+async def test_turns_with_equal_tools_keep_them_once(mode: str, open_desk: OpenDesk):
+    def tools(default: object) -> list[Any]:
+        schema = {"type": "object", "properties": {"a": {"default": default}}}
+        return [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+
+    async with open_desk() as desk:
+        session = desk.open(mode=mode)
+        said: list[object] = ["hi"]
+        # As numbers 1 and true are equal; as tools they are not.
+        for default in (1, 1, True):
+            await desk.chat(session, *said, tools=tools(default))
+            said += [assistant("ok"), "more"]
+        first, second, third = (n.checkpoint for n in desk.registry.find(session).history.nodes)
+        assert first.tools is second.tools
+        assert third.tools is not None
+        assert third.tools[0]["function"]["parameters"]["properties"]["a"]["default"] is True
+        (text,) = (part for part in first.record.request if b'"tools"' in part)
+        assert any(part is text for part in second.record.request)
+        assert all(part is not text for part in third.record.request)
