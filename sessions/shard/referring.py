@@ -136,8 +136,11 @@ class ReferringExchange(Exchange):
             self._lent.set_write_buffer_limits(0)
             await self.flow.drain()
             self._lent.set_write_buffer_limits()
-        if self.loan is not LoanState.LENT or self._lent.is_closing():
+        if self.loan is not LoanState.LENT:
             return True  # the client is gone
+        if self._lent.is_closing():
+            self.cycle.disconnected = True  # it left just now, and the application owes it nothing
+            return True
         if self._request is None:
             return False
         request, self._request = bytes(self._request), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -175,6 +176,20 @@ async def test_a_client_that_leaves_before_the_body_ends_is_a_loss(stage: LoansS
     connection.client.close()
     assert (await stage.answer()).kind == Kind.BACK
     assert (await stage.answer()).argument == 0
+
+
+async def test_a_client_that_leaves_when_its_request_would_go_back_is_no_fault_of_ours(
+    stage: LoansStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = stage.connection()
+    stage.lend(SEED[:-5], 1, of=connection)
+    await turn(20)
+    (exchange,) = stage.shard.exchanges
+    exchange.data_received(SEED[-5:])  # and its end is read in the same turn of the loop
+    exchange.transport.close()
+    assert await stage.answer() == back(1, keep=Keep.LOST)
+    await turn(20)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_a_body_that_is_framed_at_length_is_served_here(
