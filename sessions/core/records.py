@@ -111,7 +111,9 @@ def make_record(
 
 def render_facts(facts: JsonObject) -> dict[str, bytes]:
     """The small members of a record as JSON texts, in order."""
-    return {name: render_json(value) for name, value in facts.items()}
+    # Copied, since they are kept: a text as orjson gives it takes 4 KiB, however short it is
+    # (measured, 3.13).
+    return {name: bytes(memoryview(render_json(value))) for name, value in facts.items()}
 
 
 def session_parts(

@@ -1,9 +1,11 @@
 import json
+import tracemalloc
 
 import pytest
 
+from sessions.core.json_text import JsonObject
 from sessions.core.record_query import RECORD_MEMBERS, RecordQuery, parse_record_query
-from sessions.core.records import Record, make_record, session_parts
+from sessions.core.records import Record, make_record, render_facts, session_parts
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.file_store import open_replay_store
 from tests.support.parts import text_of
@@ -113,3 +115,16 @@ async def test_members_that_are_not_wanted_are_left_out(query: bytes, found: obj
     metadata = b"{}" if wanted.has_metadata else None
     parts = session_parts("s", [await record_of(store)] * 2, metadata, wanted)
     assert json.loads(text_of(parts)) == found
+
+
+def test_the_small_members_of_a_record_take_little_memory():
+    facts: JsonObject = {f"fact {number}": number for number in range(100)}
+    render_facts(facts)  # what is made once, is
+    tracemalloc.start()
+    try:
+        kept = render_facts(facts)
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == len(facts)
+    assert size_bytes < 300 * len(facts)
