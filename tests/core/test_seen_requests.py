@@ -169,6 +169,18 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_not_joined():
     assert stage.seen.find(retry("a")) is None
 
 
+async def test_a_turn_that_was_cancelled_is_forgotten_without_a_word():
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    stage = Stage()
+    turn = stage.begin(plain("a"))
+    turn.task.cancel()
+    await asyncio.wait({turn.task})
+    await asyncio.sleep(0)
+    assert stage.seen.find(retry("a")) is None
+    assert told == []
+
+
 async def test_a_linear_session_keeps_the_reply_of_its_newest_turn_alone():
     stage = Stage()
     first, second, third = after(body=b"one"), turn_reply(b"two"), turn_reply(b"three")

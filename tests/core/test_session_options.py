@@ -39,6 +39,8 @@ def test_every_member_is_taken():
 def test_a_limit_is_free_where_the_settings_have_none():
     found = parse_session_options(b'{"max_turns":1000000}', DEFAULT_OPTIONS)
     assert found.max_turns == 1000000
+    with pytest.raises(RequestError, match=str(1 << 50)):
+        parse_session_options(b'{"max_turns":%d}' % ((1 << 50) + 1), DEFAULT_OPTIONS)
 
 
 @pytest.mark.parametrize(

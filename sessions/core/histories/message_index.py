@@ -41,7 +41,7 @@ class Place(Generic[_T]):
         """The place that a message leads to; None if it leads nowhere."""
         known = self._branches.get(bucket, ())
         for stored, place in known:
-            if stored is message or matcher.difference_of(stored, message) is None:
+            if matcher.difference_of(stored, message) is None:
                 return place
         return None
 

@@ -60,7 +60,7 @@ def matched_count_of(
     """How many messages are the same from the start on."""
     count = 0
     for ours, theirs in zip(stored, sent, strict=False):
-        if ours is not theirs and matcher.difference_of(ours, theirs) is not None:
+        if matcher.difference_of(ours, theirs) is not None:
             break
         count += 1
     return count
