@@ -38,7 +38,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from sessions.episode_errors import EpisodeNotRunningError, UnknownToolError
-from sessions.errors import ClientVisibleError, LocalProtocolError, MethodNotAllowedError
+from sessions.errors import (
+    ClientVisibleError,
+    LocalProtocolError,
+    MethodNotAllowedError,
+    RequestError,
+)
 from sessions.session_errors import ToolNotGrantedError
 from sessions.tools.mcp_client import McpClient
 from sessions.tools.mcp_hosts import check_host
@@ -48,6 +53,7 @@ from sessions.tools.tool import Tool
 from sessions.wire.mcp_refusals import MCP_PATH
 
 BODY_LIMIT_BYTES: Final = 4 << 20  # the SDK's own
+_JSON: Final = "application/json"
 _SERVED: Final = "sessions.served_tools"
 _Context = ServerRequestContext[Any, Request]
 
@@ -139,6 +145,9 @@ class McpEndpoint:
         if scope["method"] != "POST":
             # The SDK would open a stream on which nothing ever comes.
             raise MethodNotAllowedError("stateless MCP has POST alone", allow=("POST",))
+        if not headers.get("content-type", "").lower().startswith(_JSON):
+            # The SDK would say so in a plain text, which its clients do not show.
+            raise RequestError(f"a request to MCP has the content-type {_JSON}")
         return served
 
 

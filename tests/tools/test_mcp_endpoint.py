@@ -229,6 +229,18 @@ async def test_a_refusal_is_read_by_a_client_of_mcp(
     assert not stage.calls
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_another_content_type_is_refused_in_our_shape(stage: Stage, content_type: str):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        headers = ACCEPT | token_of() | {"content-type": content_type}
+        reply = await client.post(stage.url, content=json.dumps(LIST), headers=headers)
+        assert reply.status_code == 400
+        assert "application/json" in reply.json()["error"]["message"]
+        headers |= {"content-type": "application/json; charset=utf-8"}
+        reply = await client.post(stage.url, content=json.dumps(LIST), headers=headers)
+        assert reply.status_code == 200
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 async def test_only_post_is_served_and_only_with_a_token(stage: Stage, method: str):
     async with httpx.AsyncClient(trust_env=False) as client:
