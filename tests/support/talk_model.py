@@ -235,7 +235,7 @@ def _refused(code: str) -> Verdict:
 
 
 def _text_of(message: Message) -> str:
-    content = message["content"]
+    content = message["content"] or ""
     if message["role"] == "tool":
         return f"<|im_start|>user\n<tool_response>\n{content}\n</tool_response>{_END}\n"
     if message["role"] == "user":
