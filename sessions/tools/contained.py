@@ -32,7 +32,9 @@ def run_contained(function: Callable[..., Any], **arguments: Any) -> Any:  # noq
         return function(**arguments)
     except Exception:
         raise  # a group of such, too
-    except (asyncio.CancelledError, SystemExit, BaseExceptionGroup) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _contained_error(error) from error
 
 
@@ -51,9 +53,9 @@ async def wait_contained(found: Awaitable[_T]) -> _T:
         if task is not None and task.cancelling():
             raise
         raise _contained_error(error) from error
-    except Exception:
-        raise
-    except (SystemExit, BaseExceptionGroup) as error:
+    except (Exception, GeneratorExit, KeyboardInterrupt):
+        raise  # the second ends a task that is thrown away
+    except BaseException as error:
         raise _contained_error(error) from error
 
 
