@@ -29,6 +29,8 @@ from sessions.turn_errors import IdempotencyKeyReusedError
 # Guesses: a client that retries does so within minutes, and its SDK has one key per turn.
 KEYS_KEPT: Final = 256
 REPLIES_KEPT: Final = 16
+# A tree with many branches must not hold much more than its records do.
+REPLIES_KEPT_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,8 +108,14 @@ class SeenRequests:
             self._answered.pop(head, None)
         kept = replace(reply, former_heads=())  # it would hold on to what was rolled back
         self._answered[reply.turn] = _Answered(marks=running.marks, reply=kept)
-        while len(self._answered) > REPLIES_KEPT:
+        while self._has_too_many():
             self._answered.popitem(last=False)
+
+    def _has_too_many(self) -> bool:
+        """Whether the oldest reply is to be forgotten; the newest one never is."""
+        size_bytes = sum(len(answered.reply.body or b"") for answered in self._answered.values())
+        is_much = len(self._answered) > REPLIES_KEPT or size_bytes > REPLIES_KEPT_BYTES
+        return is_much and len(self._answered) > 1
 
     def _note_key(self, marks: RetryMarks) -> bool:
         """Whether the key was seen before."""

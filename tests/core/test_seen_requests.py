@@ -8,7 +8,12 @@ import pytest
 
 from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.retry_marks import RetryMarks
-from sessions.core.seen_requests import KEYS_KEPT, REPLIES_KEPT, SeenRequests
+from sessions.core.seen_requests import (
+    KEYS_KEPT,
+    REPLIES_KEPT,
+    REPLIES_KEPT_BYTES,
+    SeenRequests,
+)
 from sessions.core.shared_turn import SharedTurn
 from sessions.core.turn_reply import TurnReply
 from sessions.errors import EngineTimeoutError
@@ -240,6 +245,16 @@ async def test_over_the_limit_the_oldest_reply_is_forgotten():
         await stage.answer(plain(f"body {number}"), turn_reply())
     assert stage.seen.find(retry("body 0")) is None
     assert stage.seen.find(retry("body 1")) is not None
+
+
+async def test_long_replies_are_forgotten_sooner_and_the_newest_never():
+    stage = Stage(linear=False)
+    half = bytes(REPLIES_KEPT_BYTES // 2)
+    for name in ("a", "b", "c"):
+        await stage.answer(plain(name), turn_reply(half))
+    assert [stage.seen.find(retry(name)) is not None for name in "abc"] == [False, True, True]
+    await stage.answer(plain("d"), turn_reply(3 * half))
+    assert [stage.seen.find(retry(name)) is not None for name in "bcd"] == [False, False, True]
 
 
 async def test_over_the_limit_the_oldest_key_is_forgotten():
