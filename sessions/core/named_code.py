@@ -33,7 +33,7 @@ def load_function(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         _log.exception("function failed to load name=%s", name)
         reason = " ".join(str(error).split())
         raise SettingsError(f"it cannot be loaded: {type(error).__name__}: {reason}") from error

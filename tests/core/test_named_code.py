@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,12 @@ def test_what_cannot_be_called_at_once_is_refused_in_one_line(name: str, reason:
     with pytest.raises(SettingsError, match=reason) as caught:
         load_function(name)
     assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_leaves_when_it_is_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "a_script_of_somebodys.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingsError, match="it cannot be loaded: SystemExit: 0"):
+        load_function("a_script_of_somebodys:main")

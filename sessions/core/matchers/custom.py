@@ -41,7 +41,7 @@ class CustomMatcher:
         """See `Matcher`; where the messages differ is told as the strict matcher sees it."""
         try:
             answer = self._function(stored, sent)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _log.exception("matcher failed matcher=%s", self._name)
             raise MatcherFailedError(
                 f"the matcher {self._name} raised {type(error).__name__}"

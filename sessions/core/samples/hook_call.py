@@ -34,7 +34,8 @@ def call_hook(name: str, hook: Callable[..., Any], *given: object) -> object:
     """
     try:
         return hook(*given)
-    except Exception as error:
+    except BaseException as error:
+        # In a thread; SystemExit and CancelledError would end the loop, or the request, from there.
         _log.exception("hook failed hook=%s", name)
         reason = " ".join(str(error).split())
         raise SampleHookError(f"the {name} raised {type(error).__name__}: {reason}") from error

@@ -44,6 +44,7 @@ def test_all_messages_are_sought_together():
         ("gives_none", "gave NoneType where True or False is due"),
         ("gives_one", "gave int where"),
         ("raises", "raised KeyError"),
+        ("leaves", "raised SystemExit"),
     ],
 )
 def test_an_answer_that_is_no_bool_is_our_loud_fault(
@@ -54,7 +55,7 @@ def test_an_answer_that_is_no_bool_is_our_loud_fault(
     assert caught.value.status == 500
     assert f"{MODULE}:{name}" in caught.value.message
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert bool(caplog.records[0].exc_info) is (name == "raises")
+    assert bool(caplog.records[0].exc_info) is (name in {"raises", "leaves"})
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import asyncio
 import logging
 
 import pytest
@@ -21,6 +22,15 @@ def test_a_hook_that_raises_is_an_error_that_says_so(caplog: pytest.LogCaptureFi
         call_hook("picker", broken)
     assert "hook failed hook=picker" in caplog.text
     assert "in broken" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError()])
+def test_a_hook_cannot_end_the_process_or_its_request(error: BaseException):
+    def leaving() -> None:
+        raise error
+
+    with pytest.raises(SampleHookError, match=f"the picker raised {type(error).__name__}"):
+        call_hook("picker", leaving)
 
 
 def test_a_hook_that_exhausts_the_stack_is_an_error():
