@@ -201,6 +201,8 @@ async def test_a_release_that_fails_is_told_and_tried_again_by_the_next_close(sc
         assert code_of(gone, 410) == "session_not_open"
         assert "it is being closed" in gone.json()["error"]["message"]
         assert code_of(await scene.try_seed("s1", stuck=2), 409) == "session_released"
+        other = await scene.try_seed("s1", stuck=1)  # the payload does not matter any more
+        assert code_of(other, 409) == "session_released"
     assert (await scene.close("s1")).json()["status"] == "closed"
     assert (await scene.close("s1")).json()["status"] == "already_closed"
     assert scene.environment.closed == {"s1": 1}
