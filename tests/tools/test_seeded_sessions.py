@@ -170,6 +170,16 @@ async def test_a_rollout_has_one_session_at_a_time(scene: Scene, claims: GatedCl
 # --- those that nobody uses, and the end
 
 
+async def test_a_seed_counts_as_a_use_and_so_does_one_that_comes_again(scene: Scene):
+    loop = asyncio.get_running_loop()
+    for _ in range(2):
+        before = loop.time()
+        await scene.seed("s1")
+        session = scene.environment._sessions.find("s1")
+        assert session.last_used >= before, "it would expire at the next look"
+        assert session.uses == 0
+
+
 async def test_a_session_that_nobody_uses_expires(claims: GatedClaims):
     async with open_scene(context_of(claims=claims, session_ttl_s=0.2)) as scene:
         first = await scene.seed("s1")
