@@ -124,3 +124,22 @@ async def test_waiting_through_leaves_the_tasks_own_end_to_its_owner():
     task = asyncio.create_task(fail())
     await wait_through(task)
     assert isinstance(task.exception(), ValueError)
+
+
+async def test_who_comes_behind_a_spent_budget_gets_its_start_and_no_budget_of_its_own():
+    turns: list[int] = []
+
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    async def behind() -> None:
+        for turn in range(100):
+            turns.append(turn)
+            await asyncio.sleep(0)
+
+    clean_up = CleanUp()
+    clean_up.push(behind)
+    clean_up.push(stuck)
+    await clean_up.run(0.5)
+    await asyncio.sleep(0)
+    assert 1 <= len(turns) < 100
