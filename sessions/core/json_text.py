@@ -32,14 +32,16 @@ def parse_client_json(body: bytes) -> Json:
         The value; the last of two equal keys wins. Lone surrogates are kept.
 
     Raises:
-        ValueError: Not UTF-8, not JSON (`NaN` and `Infinity` are not), or nested too deeply. The
-            message says where.
+        ValueError: Not UTF-8, not JSON (`NaN` and `Infinity` are not), a number that is too large
+            for a double, or nested too deeply. The message says where or what.
     """
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as refusal:
         try:
-            return json.loads(body.decode(), parse_constant=_refuse_constant)
+            return json.loads(
+                body.decode(), parse_constant=_refuse_constant, parse_float=_finite_or_refuse
+            )
         except RecursionError:
             raise ValueError("nested too deeply") from refusal
 
@@ -102,6 +104,14 @@ def render_ascii_json(value: Json) -> str:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite_or_refuse(text: str) -> float:
+    """It would be written as null: another value than the client meant, and nobody would see it."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
 
 
 def _none_of(_name: str) -> None:

@@ -38,10 +38,23 @@ def test_what_is_read_can_be_written_and_read_again(value: object):
         '{"a":"é"}'.encode("utf-16"),
         '{"a":"é"}'.encode("latin-1"),
         b'{"temperature":NaN}',
+        b'{"temperature":1e999}',
+        b'{"temperature":-1e999}',
         b"[" * 100_000,
         b"1" * 5000,
     ],
-    ids=["empty", "cut", "byte order mark", "utf-16", "latin-1", "NaN", "deep", "long number"],
+    ids=[
+        "empty",
+        "cut",
+        "byte order mark",
+        "utf-16",
+        "latin-1",
+        "NaN",
+        "large",
+        "low",
+        "deep",
+        "long number",
+    ],
 )
 def test_a_client_body_that_is_no_json_is_a_value_error(body: bytes):
     with pytest.raises(ValueError, match=r"."):
