@@ -57,7 +57,7 @@ class Held:
     episode: Episode
     grants: Grants
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
-    fault: Exception | None = None
+    fault: BaseException | None = None
 
     @property
     def headers(self) -> dict[str, str]:

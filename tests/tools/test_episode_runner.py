@@ -150,6 +150,17 @@ async def test_the_clean_up_of_an_episode_whose_client_left_cannot_be_cancelled(
     assert opened.environment.open_episodes == 0
 
 
+@pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError()], ids=["exit", "cancel"])
+async def test_a_run_that_raises_no_exception_is_a_fault_as_any_other(
+    opened: Opened, claims: NotedClaims, fault: BaseException
+):
+    held, run = await opened.begin()
+    held.fault = fault
+    held.is_over.set()
+    assert error_of(await run.reply(), 500)["code"] == "internal_error"
+    assert (opened.environment.cleaned, claims.count) == (["r"], 0)
+
+
 async def test_a_sweep_ends_what_runs_and_lets_nothing_more_in(opened: Opened, claims: NotedClaims):
     runs = [(await opened.begin(f"r{n}"))[1] for n in range(3)]
     await opened.environment.sweep()

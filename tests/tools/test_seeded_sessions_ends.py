@@ -143,6 +143,22 @@ async def test_a_seed_that_tells_what_no_reply_can_hold_leaves_nothing(
     assert (scene.environment.open_sessions, claims.count) == (0, 0)
 
 
+@pytest.mark.parametrize("fault", [SystemExit(3), asyncio.CancelledError()], ids=["exit", "cancel"])
+async def test_a_release_that_raises_no_exception_has_failed_as_any_other(
+    scene: Scene, fault: BaseException
+):
+    faults = [fault]
+
+    async def broken(_session: object) -> None:
+        if faults:
+            raise faults.pop()
+
+    scene.environment.close = broken  # type: ignore[method-assign, assignment]
+    await scene.seed("s1")
+    assert code_of(await scene.close("s1"), 500) == "release_failed"
+    assert (await scene.close("s1")).json()["status"] == "closed"
+
+
 async def no_release(_session: object) -> None:
     pass
 
