@@ -111,8 +111,8 @@ class TurnRunner:
     ) -> TurnReply:
         dialect = await self._dialects.find(request.headers)
         async with session.lock:
-            session.check_open()
             prepared = await self._preparer.prepare(session.history, chat, dialect)
+            session.check_open()  # the lock and a long prompt take their time
             session.limits.check_turn(prepared.plan, len(prepared.prompt_ids))
         asked = self._asking.ask(
             session.session_id,

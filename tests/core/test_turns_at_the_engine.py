@@ -266,3 +266,18 @@ async def test_a_turn_that_waits_for_the_lock_of_a_deleted_session_is_refused(
         assert isinstance(error, GoneSessionError)
         assert error.is_unrecorded_turn
         assert desk.engine.requests == []
+
+
+async def test_a_turn_whose_session_is_deleted_while_it_is_rendered_asks_nothing(
+    open_desk: OpenDesk,
+):
+    async with open_desk() as desk:
+        session_id = desk.open()
+        session = desk.registry.find(session_id)
+        turn = desk.chat_later(session_id, "word " * 400_000)
+        await wait_until_async(session.lock.locked, "the prompt is rendered, in a thread")
+        desk.core.delete(session_id)
+        error = await error_of(turn)
+        assert isinstance(error, GoneSessionError)
+        assert error.is_unrecorded_turn
+        assert desk.engine.requests == []
