@@ -18,6 +18,7 @@ from tests.support.replies import Reply
 from tests.support.talk_model import Message, Turn
 
 _TIMEOUT_S: Final = 30.0
+_PATIENCE_S: Final = 60.0  # far over a script's whole time
 _UNRECORDED: Final = ": x-turn-recorded: false"
 
 
@@ -62,7 +63,9 @@ def start_client(
     sent = asyncio.Event()
 
     async def run() -> Outcome:
-        async with open_raw(address, timeout_s=_TIMEOUT_S) as connection:
+        # A stream that waits has comments, so no wait for bytes alone would ever end.
+        deadline, opened = asyncio.timeout(_PATIENCE_S), open_raw(address, timeout_s=_TIMEOUT_S)
+        async with deadline, opened as connection:
             target = f"{path}/v1/chat/completions"
             await connection.send(request_bytes("POST", target, headers, body))
             sent.set()
