@@ -58,6 +58,36 @@ async def test_a_client_that_is_gone_takes_its_turn_along_when_it_is_watched():
     assert turn.task.cancelled()
 
 
+async def test_a_turn_and_the_watch_that_end_slowly_are_waited_for():
+    ended = []
+
+    async def slow(name: str, until: asyncio.Event) -> None:
+        try:
+            await until.wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            ended.append(name)
+
+    async def run() -> TurnReply:
+        await slow("turn", asyncio.Event())
+        return REPLY
+
+    gone = asyncio.Event()
+    task = asyncio.create_task(run())
+    async with TurnWait(SharedTurn(task), lambda: slow("watch", gone)) as waiting:
+        gone.set()
+        assert not await waiting.wait()
+        assert ended == ["watch", "turn"]
+    never = asyncio.Event()
+    other = Turn()
+    async with TurnWait(other.shared, lambda: slow("another watch", never)) as waiting:
+        await waiting.wait(0.001)
+    assert ended[2:] == ["another watch"]
+    other.end.set()
+    await other.task
+
+
 async def test_a_turn_ends_with_the_last_client_that_waits_for_it():
     turn = Turn()
     others = TurnWait(turn.shared, turn.wait_gone), TurnWait(turn.shared, turn.wait_gone)

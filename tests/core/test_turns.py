@@ -350,3 +350,14 @@ async def test_turns_with_equal_tools_keep_them_once(mode: str, open_desk: OpenD
         (text,) = (part for part in first.record.request if b'"tools"' in part)
         assert any(part is text for part in second.record.request)
         assert all(part is not text for part in third.record.request)
+
+
+async def test_conversations_of_a_tree_that_begin_anew_share_the_tools_of_the_turn_before(
+    open_desk: OpenDesk,
+):
+    async with open_desk() as desk:
+        session = desk.open(mode="tree")
+        for said in ("one", "two"):
+            await desk.chat(session, said, tools=[{"type": "function", "function": {"name": "f"}}])
+        first, second = (n.checkpoint for n in desk.registry.find(session).history.nodes)
+        assert first.tools is second.tools
