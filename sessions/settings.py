@@ -39,7 +39,10 @@ TITO_FAMILIES: Final = (
 )
 ENGINE_DIALECTS: Final = ("auto", "sglang", "vllm")  # a test compares with core/dialects
 ECHO_REQUIRED: Final = "required"
-SESSION_MODES: Final = ("linear", "tree")  # a test compares with core/session_options.py
+SESSION_MODES: Final = (
+    "linear",
+    "tree",
+)  # a test compares with core/open_sessions/session_options.py
 SIMULATED_ENGINE: Final = "sim:"
 _ID_PREFIX_MAX: Final = 64
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")  # RFC 9110 section 5.6.2

@@ -19,21 +19,17 @@ from typing import Final
 
 from starlette.responses import Response
 
-from sessions.core.asking import Asking
-from sessions.core.chat_completions import CHAT_COMPLETIONS
-from sessions.core.chat_form import ChatForm
-from sessions.core.chat_request import ChatRequest
-from sessions.core.client_request import ClientRequest
+from sessions.core.attempts.retry_marks import marks_of
+from sessions.core.attempts.turn_reply import TurnReply
+from sessions.core.attempts.turn_wait import TurnWait
 from sessions.core.dialects.choice import DialectChoice
-from sessions.core.headers import EngineHeaders, reply_headers_of
-from sessions.core.json_text import Json, JsonObject, parse_engine_json
-from sessions.core.messages_api.request import parse_messages_request
-from sessions.core.record_query import parse_record_query
-from sessions.core.record_reply import records_reply_of
-from sessions.core.record_stream import pin
-from sessions.core.registry import SessionRegistry
-from sessions.core.replay_budget import ReplayBudget
-from sessions.core.replies import (
+from sessions.core.forms.chat_completions import CHAT_COMPLETIONS
+from sessions.core.forms.chat_form import ChatForm
+from sessions.core.forms.chat_request import ChatRequest
+from sessions.core.forms.sampling import with_sampling
+from sessions.core.http_exchange.client_request import ClientRequest
+from sessions.core.http_exchange.headers import EngineHeaders, reply_headers_of
+from sessions.core.http_exchange.replies import (
     JSON_TYPE,
     STREAM_HEADERS,
     UNRECORDED,
@@ -41,22 +37,31 @@ from sessions.core.replies import (
     passed_on,
     reply_of,
 )
-from sessions.core.retry_marks import marks_of
-from sessions.core.running_turns import RunningTurns
+from sessions.core.messages_api.request import parse_messages_request
+from sessions.core.open_sessions.registry import SessionRegistry
+from sessions.core.open_sessions.replay_budget import ReplayBudget
+from sessions.core.open_sessions.session import Session
+from sessions.core.open_sessions.session_metadata import SessionMetadata
+from sessions.core.open_sessions.session_options import (
+    DEFAULT_OPTIONS,
+    SessionOptions,
+    parse_session_options,
+)
+from sessions.core.records.record_query import parse_record_query
+from sessions.core.records.record_reply import records_reply_of
+from sessions.core.records.record_stream import pin
+from sessions.core.records.turnstile import Turnstile
 from sessions.core.samples.default_hooks import DEFAULT_HOOKS
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.samples.samples_reply import SampleWork, blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import parse_samples_request
-from sessions.core.sampling import with_sampling
-from sessions.core.session import Session
-from sessions.core.session_metadata import SessionMetadata
-from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions, parse_session_options
-from sessions.core.turn_preparer import ReplayRules, TurnPreparer, off_loop
-from sessions.core.turn_reply import TurnReply
-from sessions.core.turn_stream import TurnStream
-from sessions.core.turn_wait import TurnWait
-from sessions.core.turns import TurnRunner
-from sessions.core.turnstile import Turnstile
+from sessions.core.texts.json_text import Json, JsonObject, parse_engine_json
+from sessions.core.texts.off_loop import off_loop
+from sessions.core.turns.asking import Asking
+from sessions.core.turns.running_turns import RunningTurns
+from sessions.core.turns.turn_preparer import ReplayRules, TurnPreparer
+from sessions.core.turns.turn_runner import TurnRunner
+from sessions.core.turns.turn_stream import TurnStream
 from sessions.engine.engine import Engine, EngineReply, EngineRequest
 from sessions.errors import (
     ClientVisibleError,

@@ -90,7 +90,7 @@ def _rollout_app(group: Group, index: int) -> LoadedApp:
     check_app_settings(settings)
     # Imported only here: another application may do without them.
     from sessions.core.matchers.choice import matcher_of  # noqa: PLC0415 - see above
-    from sessions.core.registry import SessionRegistry  # noqa: PLC0415 - see above
+    from sessions.core.open_sessions.registry import SessionRegistry  # noqa: PLC0415 - see above
     from sessions.routing.ids import mint_session_id  # noqa: PLC0415 - see above
     from sessions.shard.rollouts import rollout_app, tally_of  # noqa: PLC0415 - see above
     from sessions.tokens.prompts import load_prompt_builder  # noqa: PLC0415 - see above

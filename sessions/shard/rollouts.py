@@ -24,20 +24,20 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import Message, Receive, Scope, Send
 
-from sessions.core.chat_completions import CHAT_COMPLETIONS
-from sessions.core.chat_form import ChatForm
-from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
-from sessions.core.headers import EngineHeaders
+from sessions.core.forms.chat_completions import CHAT_COMPLETIONS
+from sessions.core.forms.chat_form import ChatForm
+from sessions.core.http_exchange.client_request import ClientRequest
+from sessions.core.http_exchange.headers import EngineHeaders
+from sessions.core.http_exchange.replies import json_reply_of, reply_of
+from sessions.core.http_exchange.routes import Operation, Route, route_of
 from sessions.core.messages_api.form import MESSAGES
-from sessions.core.registry import SessionRegistry
-from sessions.core.replies import json_reply_of, reply_of
-from sessions.core.routes import Operation, Route, route_of
+from sessions.core.open_sessions.registry import SessionRegistry
+from sessions.core.open_sessions.session_options import SessionMode, SessionOptions
 from sessions.core.samples.default_hooks import DEFAULT_HOOKS, load_hooks
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.session_core import CoreRules, SessionCore
-from sessions.core.session_options import SessionMode, SessionOptions
-from sessions.core.turn_preparer import ReplayRules
+from sessions.core.turns.turn_preparer import ReplayRules
 from sessions.engine.http_engines import HttpEngines
 from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
 from sessions.lending.group import Group

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 from starlette.responses import Response
 
-from sessions.core.client_request import ClientRequest
+from sessions.core.http_exchange.client_request import ClientRequest
 from sessions.errors import EngineTimeoutError, ReplayBudgetError
 from sessions.turn_errors import IdempotencyKeyReusedError
 from tests.support.desk import Desk, assistant, body_of, is_recorded, user

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.core.client_request import ClientRequest
+from sessions.core.http_exchange.client_request import ClientRequest
 from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
 from sessions.errors import ClientVisibleError, EngineTimeoutError
 from sessions.tokens.prompts import PromptBuilder, load_prompt_builder

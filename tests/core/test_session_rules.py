@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessions.core.session_options import SessionOptions
+from sessions.core.open_sessions.session_options import SessionOptions
 from sessions.errors import RequestError
 from sessions.turn_errors import TokenLimitError, TurnLimitError
 from tests.support.desk import assistant, is_recorded

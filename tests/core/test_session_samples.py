@@ -13,9 +13,9 @@ import pytest
 
 from sessions.client.answers import Answer as ClientAnswer
 from sessions.client.samples import Samples, parse_samples
-from sessions.core.json_text import JsonObject
 from sessions.core.samples.default_hooks import drop_retries
 from sessions.core.samples.hooks import SampleDraft, SampleHooks
+from sessions.core.texts.json_text import JsonObject
 from sessions.engine.engine import EngineReply
 from sessions.errors import (
     GoneSessionError,

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from sessions.core.json_text import Json, parse_engine_json
-from sessions.core.replay_fields import take_replay_fields
-from sessions.core.shared_text import IdsText
-from sessions.core.taken_reply import TakenReply, read_taken
+from sessions.core.engine_replies.replay_fields import take_replay_fields
+from sessions.core.engine_replies.taken_reply import TakenReply, read_taken
+from sessions.core.texts.json_text import Json, parse_engine_json
+from sessions.core.texts.shared_text import IdsText
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
 from sessions.replay.file_store import open_replay_store

@@ -13,9 +13,9 @@ import safetensors.numpy
 
 from sessions.client.answers import Answer
 from sessions.client.samples import Samples, parse_samples
+from sessions.core.open_sessions.session_options import SessionOptions
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree
-from sessions.core.session_options import SessionOptions
 from sessions.engine.engine import EngineReply
 from sessions.replay.session_blobs import CANDIDATES
 from sessions.sample_errors import SampleHookError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessions.core.headers import EngineHeaders
+from sessions.core.http_exchange.headers import EngineHeaders
 from sessions.errors import (
     ClientVisibleError,
     ContextLengthError,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sessions.core.record_stream import PIECE_BYTES, RecordStream, pieces_of, pin
-from sessions.core.turnstile import Turnstile
+from sessions.core.records.record_stream import PIECE_BYTES, RecordStream, pieces_of, pin
+from sessions.core.records.turnstile import Turnstile
 from sessions.errors import InternalError
 from sessions.lending.group import Group
 from tests.support.apps import pattern_of

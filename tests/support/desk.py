@@ -13,17 +13,17 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Message
 
-from sessions.core.client_request import ClientRequest
 from sessions.core.dialects.choice import DialectChoice
-from sessions.core.headers import EngineHeaders
+from sessions.core.http_exchange.client_request import ClientRequest
+from sessions.core.http_exchange.headers import EngineHeaders
 from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher
-from sessions.core.registry import SessionRegistry
+from sessions.core.open_sessions.registry import SessionRegistry
+from sessions.core.open_sessions.session_options import DEFAULT_OPTIONS, SessionOptions
 from sessions.core.samples.default_hooks import DEFAULT_HOOKS
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.session_core import CoreRules, SessionCore
-from sessions.core.session_options import DEFAULT_OPTIONS, SessionOptions
-from sessions.core.turn_preparer import ReplayRules
+from sessions.core.turns.turn_preparer import ReplayRules
 from sessions.engine.engine import EngineReply
 from sessions.replay.file_store import open_replay_store
 from sessions.routing.ids import mint_session_id

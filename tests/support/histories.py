@@ -9,11 +9,11 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from sessions.core.engine_replies.turn_facts import TurnFacts
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.histories.history import History
-from sessions.core.records import Record
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import TurnFacts
+from sessions.core.records.record import Record
+from sessions.core.texts.shared_ids import SharedIds
 from sessions.replay.splice import SplicedText
 
 Message: TypeAlias = dict[str, Any]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sessions.core.json_text import JsonObject
 from sessions.core.samples.hooks import SampleDraft
 from sessions.core.samples.session_tree import Leaf, SessionTree
+from sessions.core.texts.json_text import JsonObject
 
 
 def oldest_first(tree: SessionTree, metadata: JsonObject) -> list[Leaf]:

@@ -16,7 +16,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from sessions.core.json_text import Json
+from sessions.core.texts.json_text import Json
 
 FIELDS: Final = ("routed_experts", "indexer_topk")
 # The rows of a long session: its turns' blobs begin alike.

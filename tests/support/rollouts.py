@@ -16,7 +16,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from sessions.core.registry import SessionRegistry
+from sessions.core.open_sessions.registry import SessionRegistry
 from sessions.core.session_core import SessionCore
 from sessions.lending.board import Board
 from sessions.lending.cells import Cells

@@ -15,16 +15,16 @@ import numpy as np
 import safetensors.numpy
 
 from sessions.core.dialects.sglang import SGLangDialect
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.engine_replies.turn_facts import facts_of
 from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.histories.node import Node
-from sessions.core.records import Record
-from sessions.core.sampled import Sampled
+from sessions.core.records.record import Record
 from sessions.core.samples.assembly import Sample, TurnSample
 from sessions.core.samples.finished_samples import FinishedSample, loss_mask_of
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import META, tensors_of
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import facts_of
+from sessions.core.texts.shared_ids import SharedIds
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.splice import Part, SplicedText
 from sessions.replay.taken import InlineBlob

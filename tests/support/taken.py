@@ -5,8 +5,8 @@ Spec: docs/architecture.md#tests
 
 from __future__ import annotations
 
-from sessions.core.shared_text import IdsText
-from sessions.core.taken_reply import TakenReply, read_taken
+from sessions.core.engine_replies.taken_reply import TakenReply, read_taken
+from sessions.core.texts.shared_text import IdsText
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
 from sessions.replay.intake import Intake

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from array import array
 
+from sessions.core.attempts.turn_reply import TurnReply
+from sessions.core.engine_replies.turn_facts import TurnFacts
 from sessions.core.histories.checkpoint import Checkpoint
-from sessions.core.records import Record
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import TurnFacts
-from sessions.core.turn_reply import TurnReply
+from sessions.core.records.record import Record
+from sessions.core.texts.shared_ids import SharedIds
 from sessions.engine.engine import EngineReply
 from sessions.replay.splice import SplicedText
 from tests.support.engines import json_reply

@@ -25,9 +25,9 @@ from sessions.core.dialects.dialect import EngineDialect
 from sessions.core.dialects.reply_parts import object_of
 from sessions.core.dialects.sglang import SGLangDialect
 from sessions.core.dialects.vllm import VLLMDialect
-from sessions.core.headers import EngineHeaders
-from sessions.core.json_text import Json, JsonObject, parse_engine_json
-from sessions.core.sampled import Sampled
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.http_exchange.headers import EngineHeaders
+from sessions.core.texts.json_text import Json, JsonObject, parse_engine_json
 from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.engine.engine import Engine, EngineRequest
 from sessions.errors import ClientVisibleError, EngineReplyUnusableError, EngineTimeoutError

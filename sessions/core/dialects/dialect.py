@@ -15,8 +15,8 @@ from array import array
 from dataclasses import dataclass
 from typing import Protocol
 
-from sessions.core.json_text import Json, JsonObject
-from sessions.core.sampled import Sampled
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.texts.json_text import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject
-from sessions.core.prompt_echo import SENT_IDS
-from sessions.core.sampled import shown_text
+from sessions.core.engine_replies.prompt_echo import SENT_IDS
+from sessions.core.engine_replies.sampled import shown_text
+from sessions.core.texts.json_text import Json, JsonObject
 from sessions.errors import EngineReplyUnusableError
 
 _MAX_TOKEN_ID: Final = (1 << 32) - 1

@@ -31,9 +31,9 @@ from sessions.core.dialects.reply_parts import (
     token_ids_of,
     word_of,
 )
-from sessions.core.json_text import Json, JsonObject
-from sessions.core.prompt_echo import PROMPT_IDS
-from sessions.core.sampled import Sampled
+from sessions.core.engine_replies.prompt_echo import PROMPT_IDS
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.texts.json_text import Json, JsonObject
 from sessions.errors import EngineReplyUnusableError
 
 _ASKS_PROMPT_IDS: Final = "return_prompt_token_ids"

@@ -30,9 +30,9 @@ from sessions.core.dialects.reply_parts import (
     token_ids_of,
     word_of,
 )
-from sessions.core.json_text import Json, JsonObject
-from sessions.core.prompt_echo import PROMPT_IDS
-from sessions.core.sampled import Sampled
+from sessions.core.engine_replies.prompt_echo import PROMPT_IDS
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.texts.json_text import Json, JsonObject
 from sessions.errors import EngineReplyUnusableError
 
 _ASKS_IDS: Final = "return_token_ids"

@@ -13,11 +13,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sessions.core.json_text import JsonObject
-from sessions.core.records import Record
-from sessions.core.shared_ids import SharedIds
-from sessions.core.shared_text import IdsText
-from sessions.core.turn_facts import TurnFacts
+from sessions.core.engine_replies.turn_facts import TurnFacts
+from sessions.core.records.record import Record
+from sessions.core.texts.json_text import JsonObject
+from sessions.core.texts.shared_ids import SharedIds
+from sessions.core.texts.shared_text import IdsText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.histories.node import Node
-from sessions.core.json_text import JsonObject
-from sessions.core.records import Record
+from sessions.core.records.record import Record
+from sessions.core.texts.json_text import JsonObject
 
 
 class History(Protocol):

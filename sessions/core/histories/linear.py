@@ -18,10 +18,10 @@ from typing import Final
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.histories.node import Node
-from sessions.core.json_text import JsonObject
 from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher, matched_count_of
-from sessions.core.records import Record
+from sessions.core.records.record import Record
+from sessions.core.texts.json_text import JsonObject
 from sessions.errors import HistoryMismatchError
 
 MAX_ROLLBACK_TURNS: Final = 1

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from sessions.core.json_text import JsonObject
 from sessions.core.matchers.matcher import Matcher
+from sessions.core.texts.json_text import JsonObject
 
 _T = TypeVar("_T")
 

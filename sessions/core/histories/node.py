@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sessions.core.histories.checkpoint import Checkpoint
-from sessions.core.json_text import JsonObject
+from sessions.core.texts.json_text import JsonObject
 
 _TRUNCATED: Final = "length"
 

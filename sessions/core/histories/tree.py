@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.histories.message_index import MessageIndex, Place
 from sessions.core.histories.node import Node, node_id_of
-from sessions.core.json_text import JsonObject
 from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher
-from sessions.core.records import Record
+from sessions.core.records.record import Record
+from sessions.core.texts.json_text import JsonObject
 from sessions.turn_errors import TruncatedTurnError, TurnLimitError
 
 

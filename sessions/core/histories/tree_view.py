@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sessions.core.histories.node import Node, leaves_of
-from sessions.core.json_text import JsonObject
+from sessions.core.texts.json_text import JsonObject
 
 
 def tree_of(nodes: Sequence[Node]) -> JsonObject:

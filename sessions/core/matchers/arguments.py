@@ -21,7 +21,7 @@ import math
 from decimal import Decimal, InvalidOperation
 from typing import Final, NoReturn, TypeAlias
 
-from sessions.core.json_text import Json, parse_client_json
+from sessions.core.texts.json_text import Json, parse_client_json
 
 # Stands for arguments that are equal.
 SAME: Final = "(the same)"

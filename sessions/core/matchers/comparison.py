@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sessions.core.equal_beginning import equal_count_of
-from sessions.core.json_text import Json, JsonObject
 from sessions.core.matchers.matcher import Difference
+from sessions.core.texts.equal_beginning import equal_count_of
+from sessions.core.texts.json_text import Json, JsonObject
 
 _SHOWN_CHARACTERS: Final = 60
 _SHOWN_BEFORE: Final = 20

@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 
-from sessions.core.json_text import JsonObject
 from sessions.core.matchers.comparison import differ
 from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Difference
 from sessions.core.named_code import load_function
+from sessions.core.texts.json_text import JsonObject
 from sessions.turn_errors import MatcherFailedError
 
 _log = logging.getLogger(__name__)

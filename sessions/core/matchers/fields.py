@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject
 from sessions.core.matchers.arguments import SAME, Reworded, canonical_of, doubled_of
 from sessions.core.matchers.comparison import compare
 from sessions.core.matchers.matcher import Difference
+from sessions.core.texts.json_text import Json, JsonObject
 
 
 class FieldMatcher:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sessions.core.json_text import JsonObject
+from sessions.core.texts.json_text import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

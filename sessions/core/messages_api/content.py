@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final, NoReturn
 
-from sessions.core.json_text import Json, JsonObject
 from sessions.core.messages_api.tool_inputs import arguments_of
+from sessions.core.texts.json_text import Json, JsonObject
 from sessions.errors import RequestError, UnsupportedContentError
 
 _ROLES: Final = ("user", "assistant", "system")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sessions.core.json_text import JsonObject, render_ascii_json, render_json
+from sessions.core.texts.json_text import JsonObject, render_ascii_json, render_json
 
 _PIECE_CHARACTERS: Final = 4096
 

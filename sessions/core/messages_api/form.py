@@ -11,17 +11,17 @@ from typing import Final
 
 from starlette.responses import Response
 
-from sessions.core.chat_form import ChatForm
-from sessions.core.chat_request import ChatRequest
-from sessions.core.engine_errors import is_error, message_and_code_of
-from sessions.core.headers import reply_headers_of
-from sessions.core.json_text import render_json
+from sessions.core.engine_replies.engine_errors import is_error, message_and_code_of
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.forms.chat_form import ChatForm
+from sessions.core.forms.chat_request import ChatRequest
+from sessions.core.http_exchange.headers import reply_headers_of
+from sessions.core.http_exchange.replies import JSON_TYPE, passed_on
+from sessions.core.http_exchange.replies import reply_of as response_of
 from sessions.core.messages_api.events import PING, events_of
 from sessions.core.messages_api.reply import reply_of
 from sessions.core.messages_api.request import parse_messages_request
-from sessions.core.replies import JSON_TYPE, passed_on
-from sessions.core.replies import reply_of as response_of
-from sessions.core.sampled import Sampled
+from sessions.core.texts.json_text import render_json
 from sessions.engine.engine import EngineReply
 from sessions.errors import ClientVisibleError
 from sessions.wire.messages_refusals import error_type_of, messages_body_of, messages_error_body

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject
+from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.messages_api.tool_inputs import input_of
-from sessions.core.sampled import Sampled
+from sessions.core.texts.json_text import Json, JsonObject
 
 # Clients drop a thought without one, and it must come back. It is the same for all: what comes
 # back is compared, so there is nothing to sign.

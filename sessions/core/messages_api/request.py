@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sessions.core.chat_request import ChatRequest, chat_request_of
-from sessions.core.json_text import Json, JsonObject
+from sessions.core.forms.chat_request import ChatRequest, chat_request_of
 from sessions.core.messages_api.content import messages_of
-from sessions.core.object_body import parse_object_body
+from sessions.core.texts.json_text import Json, JsonObject
+from sessions.core.texts.object_body import parse_object_body
 from sessions.errors import RequestError, UnsupportedContentError
 
 # They change nothing of what the model sees or says: caching, billing, and where things run.

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject, render_json
 from sessions.core.matchers.arguments import Reworded, doubled_of
+from sessions.core.texts.json_text import Json, JsonObject, render_json
 
 UNPARSED: Final = "unparsed_arguments"
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sessions.core.json_text import JsonObject
+from sessions.core.engine_replies.turn_facts import TurnFacts
 from sessions.core.samples.replay_tensor import ReplayTensor, check_replay, replay_tensor_of
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import TurnFacts
+from sessions.core.texts.json_text import JsonObject
+from sessions.core.texts.shared_ids import SharedIds
 from sessions.errors import SamplesMisalignedError
 from sessions.replay.scanner import REPLAY_FIELDS
 

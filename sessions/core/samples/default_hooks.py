@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from sessions.core.json_text import JsonObject
 from sessions.core.named_code import load_function
 from sessions.core.samples.hooks import SampleDraft, SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree, Turn
+from sessions.core.texts.json_text import JsonObject
 from sessions.errors import SettingsError
 from sessions.settings import variable_of
 

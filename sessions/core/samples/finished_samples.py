@@ -11,12 +11,12 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessions.core.json_text import Json, JsonObject, render_json
 from sessions.core.samples.assembly import Sample
 from sessions.core.samples.hook_call import call_hook, chosen_of
 from sessions.core.samples.hooks import Completion, PostProcessor, SampleDraft
 from sessions.core.samples.picked_samples import PickedSample
 from sessions.core.samples.samples_request import NESTING_LIMIT, is_shallow
+from sessions.core.texts.json_text import Json, JsonObject, render_json
 from sessions.sample_errors import SampleHookError
 
 

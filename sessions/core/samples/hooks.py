@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sessions.core.json_text import Json, JsonObject
 from sessions.core.samples.session_tree import Leaf, SessionTree
+from sessions.core.texts.json_text import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sessions.core.json_text import JsonObject, render_json
+from sessions.core.texts.json_text import JsonObject, render_json
 from sessions.replay.splice import Part
 
 TYPE_BYTES: Final = {"I64": 8, "F64": 8, "I32": 4, "U8": 1}

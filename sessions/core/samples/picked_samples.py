@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sessions.core.histories.node import Node
-from sessions.core.json_text import JsonObject
 from sessions.core.samples.assembly import (
     Decode,
     EmptyReason,
@@ -24,6 +23,7 @@ from sessions.core.samples.assembly import (
 from sessions.core.samples.hook_call import call_hook, chosen_of
 from sessions.core.samples.hooks import Picker
 from sessions.core.samples.session_tree import Leaf, session_tree_of
+from sessions.core.texts.json_text import JsonObject
 from sessions.errors import ReplayGapError, ReplayMismatchError, SamplesMisalignedError
 from sessions.sample_errors import SampleHookError
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sessions.core.turn_facts import ReplayRows, TurnFacts
+from sessions.core.engine_replies.turn_facts import ReplayRows, TurnFacts
 from sessions.errors import ReplayGapError, ReplayMismatchError
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.shape import row_bytes_of

@@ -25,8 +25,8 @@ from starlette.responses import Response
 
 from sessions.core.histories.node import Node
 from sessions.core.histories.tree_view import leaf_of
-from sessions.core.json_text import JsonObject
-from sessions.core.record_stream import RecordStream, pieces_of
+from sessions.core.records.record_stream import RecordStream, pieces_of
+from sessions.core.records.turnstile import Turnstile
 from sessions.core.samples.assembly import EmptyReason, SampleRules
 from sessions.core.samples.finished_samples import finished_samples_of
 from sessions.core.samples.hooks import SampleHooks
@@ -34,7 +34,7 @@ from sessions.core.samples.layout import parts_of
 from sessions.core.samples.picked_samples import PickedSample, picked_samples_of
 from sessions.core.samples.samples_request import SamplesRequest
 from sessions.core.samples.tensors import tensors_of
-from sessions.core.turnstile import Turnstile
+from sessions.core.texts.json_text import JsonObject
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.splice import Part, size_of
 from sessions.tokens.prompts import PromptBuilder

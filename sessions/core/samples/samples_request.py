@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from sessions.core.json_text import Json, JsonObject
-from sessions.core.object_body import parse_object_body
+from sessions.core.texts.json_text import Json, JsonObject
+from sessions.core.texts.object_body import parse_object_body
 from sessions.errors import RequestError
 
 NESTING_LIMIT: Final = 64

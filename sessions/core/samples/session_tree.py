@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sessions.core.histories.node import Node, leaves_of
-from sessions.core.json_text import JsonObject
+from sessions.core.texts.json_text import JsonObject
 
 
 class Turn:

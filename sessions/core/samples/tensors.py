@@ -13,11 +13,11 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from sessions.core.json_text import JsonObject, render_json
 from sessions.core.samples.assembly import EmptyReason, Sample
 from sessions.core.samples.finished_samples import FinishedSample
 from sessions.core.samples.layout import TYPE_BYTES, Tensor, in_order
 from sessions.core.samples.replay_rows import DecodedRows
+from sessions.core.texts.json_text import JsonObject, render_json
 from sessions.replay.scanner import REPLAY_FIELDS
 
 META: Final = "_samples_meta"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sessions.core.dialects.choice import AUTO, DIALECTS, DialectChoice
-from sessions.core.headers import EngineHeaders
+from sessions.core.http_exchange.headers import EngineHeaders
 from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
 from sessions.errors import EngineReplyUnusableError, EngineTimeoutError, EngineUnreachableError

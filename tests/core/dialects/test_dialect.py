@@ -9,9 +9,9 @@ import pytest
 
 from sessions.core.dialects.choice import DIALECTS
 from sessions.core.dialects.dialect import EngineDialect, ReplayWish
-from sessions.core.json_text import JsonObject
-from sessions.core.prompt_echo import SENT_IDS
-from sessions.core.sampled import Sampled
+from sessions.core.engine_replies.prompt_echo import SENT_IDS
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.texts.json_text import JsonObject
 from sessions.errors import EngineReplyUnusableError
 from tests.support.dialects import document_of
 

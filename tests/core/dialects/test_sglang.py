@@ -6,8 +6,8 @@ import pytest
 
 from sessions.core.dialects.dialect import ReplayWish
 from sessions.core.dialects.sglang import SGLangDialect
-from sessions.core.json_text import JsonObject
-from sessions.core.sampled import Sampled
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.texts.json_text import JsonObject
 from sessions.errors import EngineReplyUnusableError
 from tests.support.dialects import document_of
 

@@ -1,11 +1,11 @@
 from array import array
 from dataclasses import replace
 
+from sessions.core.engine_replies.turn_facts import TurnFacts
 from sessions.core.histories.checkpoint import Checkpoint
 from sessions.core.histories.tree import TreeHistory
 from sessions.core.histories.tree_view import leaf_of, tree_of
-from sessions.core.shared_ids import SharedIds
-from sessions.core.turn_facts import TurnFacts
+from sessions.core.texts.shared_ids import SharedIds
 from tests.support.histories import checkpoint_of, reply, user
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from sessions.core.json_text import Json
 from sessions.core.matchers.comparison import compare
+from sessions.core.texts.json_text import Json
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.core.json_text import Json, JsonObject
 from sessions.core.matchers.arguments import Reworded
 from sessions.core.matchers.choice import MATCHERS
 from sessions.core.matchers.fields import LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY, STRICT
 from sessions.core.matchers.matcher import Matcher
+from sessions.core.texts.json_text import Json, JsonObject
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 REPLY = {"role": "assistant", "content": "hi", "reasoning_content": "hm", "tool_calls": [CALL]}

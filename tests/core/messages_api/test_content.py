@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from sessions.core.json_text import Json
 from sessions.core.messages_api.content import messages_of
+from sessions.core.texts.json_text import Json
 from sessions.errors import RequestError, UnsupportedContentError
 
 HI = {"role": "user", "content": "hi"}

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from sessions.core.json_text import JsonObject
 from sessions.core.messages_api.events import PING, event_of, events_of
+from sessions.core.texts.json_text import JsonObject
 
 USAGE = {"input_tokens": 3, "cache_read_input_tokens": 1, "output_tokens": 7}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}

@@ -3,9 +3,9 @@ from array import array
 
 import pytest
 
-from sessions.core.chat_request import ChatRequest
+from sessions.core.engine_replies.sampled import Sampled
+from sessions.core.forms.chat_request import ChatRequest
 from sessions.core.messages_api.form import MESSAGES
-from sessions.core.sampled import Sampled
 from sessions.errors import EngineTimeoutError
 from tests.support.engines import json_reply, sampled_document
 

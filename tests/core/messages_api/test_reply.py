@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from sessions.core.json_text import Json
+from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.messages_api.reply import SIGNATURE, reply_of
-from sessions.core.sampled import Sampled
+from sessions.core.texts.json_text import Json
 from tests.support.engines import sampled_document
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

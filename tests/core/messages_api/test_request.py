@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from sessions.core.chat_request import ChatRequest
-from sessions.core.json_text import Json
+from sessions.core.forms.chat_request import ChatRequest
 from sessions.core.messages_api.request import parse_messages_request
+from sessions.core.texts.json_text import Json
 from sessions.errors import RequestError, UnsupportedContentError
 
 HI = {"role": "user", "content": "hi"}

@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.core.json_text import Json, JsonObject, render_json
+from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.matchers.choice import MATCHERS
 from sessions.core.messages_api.content import messages_of
 from sessions.core.messages_api.events import events_of
 from sessions.core.messages_api.reply import reply_of
-from sessions.core.sampled import Sampled
+from sessions.core.texts.json_text import Json, JsonObject, render_json
 
 JSON_VALUES = st.recursive(
     st.none()

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.core.json_text import Json, JsonObject
 from sessions.core.matchers.arguments import Reworded, doubled_of
 from sessions.core.messages_api.tool_inputs import UNPARSED, arguments_of, input_of
+from sessions.core.texts.json_text import Json, JsonObject
 
 VALUES = st.recursive(
     st.none()

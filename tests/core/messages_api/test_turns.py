@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from sessions.core.json_text import Json
 from sessions.core.matchers.fields import ROLE_CONTENT_ONLY
 from sessions.core.messages_api.form import MESSAGES
-from sessions.core.session_options import SessionMode, SessionOptions
+from sessions.core.open_sessions.session_options import SessionMode, SessionOptions
+from sessions.core.texts.json_text import Json
 from sessions.errors import EngineTimeoutError, GoneSessionError, RequestError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import Desk, body_of, is_recorded, sent_by, user

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from sessions.core.json_text import JsonObject
 from sessions.core.samples.assembly import EmptyReason, SampleRules
 from sessions.core.samples.default_hooks import train_once
 from sessions.core.samples.finished_samples import (
@@ -15,6 +14,7 @@ from sessions.core.samples.finished_samples import (
 )
 from sessions.core.samples.hooks import PostProcessor, SampleDraft
 from sessions.core.samples.picked_samples import PickedSample, picked_samples_of
+from sessions.core.texts.json_text import JsonObject
 from sessions.sample_errors import SampleHookError
 from tests.support.samples import decode, node_of, turn_of
 

@@ -13,13 +13,13 @@ import safetensors.numpy
 from starlette.responses import Response
 
 from sessions.core.histories.node import Node
-from sessions.core.json_text import JsonObject
-from sessions.core.record_stream import PIECE_BYTES, pin
+from sessions.core.records.record_stream import PIECE_BYTES, pin
+from sessions.core.records.turnstile import Turnstile
 from sessions.core.samples.assembly import TurnSample
 from sessions.core.samples.default_hooks import DEFAULT_HOOKS
 from sessions.core.samples.samples_reply import SampleWork, blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import SamplesRequest
-from sessions.core.turnstile import Turnstile
+from sessions.core.texts.json_text import JsonObject
 from sessions.errors import ReplayStoreError, SamplesMisalignedError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import sent_by

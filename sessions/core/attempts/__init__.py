@@ -1,0 +1,1 @@
+"""Exactly once: what makes two requests the same turn, and who waits for it."""

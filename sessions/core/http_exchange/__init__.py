@@ -1,0 +1,1 @@
+"""Requests and replies as the core sees them: routes, headers, statuses."""

@@ -1,0 +1,1 @@
+"""The sessions that are open: their options, limits, metadata and end."""

@@ -1,0 +1,1 @@
+"""Running a turn: prepare it, ask the engine, commit, deliver."""
