@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import httpx
 
-from sessions.errors import ClientVisibleError, RequestError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
 from sessions.tools.episode import Episode
 from sessions.tools.grants import Grants
 

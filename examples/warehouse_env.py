@@ -27,8 +27,8 @@ import httpx
 import msgspec
 
 from examples.agent_client import AgentClient, agent_url_of, order_of
-from sessions.episode_errors import ToolError
-from sessions.errors import ClientVisibleError, RequestError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
+from sessions.errors.episodes import ToolError
 from sessions.tools.context import ToolContext
 from sessions.tools.environment import ToolEnvironment
 from sessions.tools.episode import Episode

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 PREFIX: Final = "SESSIONS_"
 # A test compares with sessions/tokens/families.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import (
     RouterMode,
     Settings,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import Settings
 
 # Of a member: standard streams, loop, listeners, logs, lock, channel. Counted on a live router

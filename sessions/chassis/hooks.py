@@ -36,7 +36,7 @@ from sessions.chassis.roles import Roles
 from sessions.chassis.rundir import check_socket_paths, open_runtime_dir, planned_dir
 from sessions.chassis.spool import prepare_spool_dir
 from sessions.chassis.worker import GroupWorker
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.lending.board import Board
 from sessions.lending.cells import Cells
 from sessions.lending.group import Group

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import MATCHERS, SIMULATED_ENGINE, Settings, check_app_settings, variable_of
 
 

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.lending.group import Group
 from sessions.lending.unix_listener import PATH_LIMIT_BYTES
 

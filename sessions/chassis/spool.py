@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 _NEEDED: Final = 0o3  # to make a file in a folder: write and search
 

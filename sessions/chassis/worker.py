@@ -33,7 +33,7 @@ from sessions.chassis.orphan import die_with_parent
 from sessions.chassis.reason import SharedReason
 from sessions.chassis.refusals import REFUSED_SIGNALS
 from sessions.chassis.verdicts import ExitCode
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.lending.board import Phase
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from importlib.metadata import version
 
 from sessions.cli import check, settings, sim
 from sessions.client.errors import SessionsClientError
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 _FAULT = 1
 _INTERRUPTED = 130  # as a shell says it: 128 + SIGINT

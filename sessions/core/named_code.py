@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 _log = logging.getLogger(__name__)
 

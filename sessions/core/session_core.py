@@ -63,10 +63,8 @@ from sessions.core.turns.turn_preparer import ReplayRules, TurnPreparer
 from sessions.core.turns.turn_runner import TurnRunner
 from sessions.core.turns.turn_stream import TurnStream
 from sessions.engine.engine import Engine, EngineReply, EngineRequest
-from sessions.errors import (
-    ClientVisibleError,
-    EngineReplyUnusableError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.engine import EngineReplyUnusableError
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
 from sessions.tokens.prompts import PromptBuilder

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 
 PIECE_BYTES: Final = 262144
 _NOTHING: Final = memoryview(b"")

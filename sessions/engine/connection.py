@@ -23,7 +23,8 @@ from typing import Final, cast
 
 from sessions.engine.failures import reason_of
 from sessions.engine.reply_reader import Progress, ReplyReader
-from sessions.errors import EngineTimeoutError, EngineUnreachableError, LocalProtocolError
+from sessions.errors.engine import EngineTimeoutError, EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 
 # A peer that vanished without a word is noticed after 60 s.
 _KEEPALIVE_IDLE_S: Final = 30

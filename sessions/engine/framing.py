@@ -14,7 +14,8 @@ import enum
 import re
 from typing import Final, Protocol
 
-from sessions.errors import EngineUnreachableError, LocalProtocolError
+from sessions.errors.engine import EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.wire.chunked import LINE_LIMIT_BYTES, SIZE_LIMIT_DIGITS
 
 _WINDOW_BYTES: Final = 64  # of a line at a time: size lines are short

@@ -24,8 +24,8 @@ from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
 from sessions.engine.pool import EnginePool
 from sessions.engine.reply_reader import ReplyReader
 from sessions.engine.request_head import render_request_head
-from sessions.errors import (
-    ClientVisibleError,
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.engine import (
     EngineReplyUnusableError,
     EngineTimeoutError,
     EngineUnreachableError,

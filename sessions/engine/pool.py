@@ -19,7 +19,7 @@ from typing import Final
 from sessions.engine.address import EngineAddress
 from sessions.engine.connection import EngineConnection
 from sessions.engine.failures import reason_of
-from sessions.errors import EngineUnreachableError
+from sessions.errors.engine import EngineUnreachableError
 
 IDLE_S: Final = 4.0
 IDLE_CONNECTIONS: Final = 1024

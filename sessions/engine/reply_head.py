@@ -18,7 +18,8 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from sessions.engine.framing import BodyEnd
-from sessions.errors import EngineUnreachableError, LocalProtocolError
+from sessions.errors.engine import EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 
 HEAD_LIMIT_BYTES: Final = 65536  # as much as we take from clients
 _BLANK_LINE: Final = b"\r\n\r\n"

@@ -18,7 +18,8 @@ from sessions.engine.codings import Decoder, decoder_of
 from sessions.engine.engine import EngineReply, OpenSink, ReplySink
 from sessions.engine.framing import BodyEnd, Framing, framing_of
 from sessions.engine.reply_head import ReplyHead, ReplyHeadReader
-from sessions.errors import EngineUnreachableError, LocalProtocolError
+from sessions.errors.engine import EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 
 _NOTHING: Final = memoryview(b"")
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from sessions.engine.address import EngineAddress
 from sessions.engine.engine import EngineRequest
-from sessions.errors import LocalProtocolError, RequestError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.unseen import LocalProtocolError
 
 TARGET_LIMIT_BYTES: Final = 65536
 _TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.messages import (
     MAX_BYTES,
     PAYLOAD_BYTES,

@@ -18,7 +18,9 @@ import contextlib
 import socket
 from typing import Final, Protocol, cast
 
-from sessions.errors import ClientVisibleError, HeadTooSlowError, draining_error
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.group import draining_error
+from sessions.errors.protocol import HeadTooSlowError
 from sessions.lending.place import Place
 from sessions.lending.probes import ProbeReply
 from sessions.lending.slots import Slot, SlotEvent, SlotState, SlotTable

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Final, cast
 
-from sessions.errors import ClientVisibleError, OverloadedError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.group import OverloadedError
 from sessions.lending.connection import LINGER_QUIET_S, Connection, Dispatcher
 from sessions.lending.group import Group
 from sessions.lending.place import Place

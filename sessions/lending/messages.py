@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.routing.claim_keys import CLAIM_KEY_BYTES
 
 _HEADER: Final = struct.Struct("<BBxxIIxxxxQ")  # kind, argument, slot, head length, generation

@@ -8,7 +8,7 @@ Spec: docs/architecture.md#life-and-death
 
 from __future__ import annotations
 
-from sessions.errors import GroupStoppedError, stopped_error
+from sessions.errors.group import GroupStoppedError, stopped_error
 from sessions.lending.group import Life
 from sessions.lending.waiting import wait_set
 from sessions.settings import Settings

@@ -16,7 +16,7 @@ from collections import deque
 from concurrent.futures import Executor, Future
 from typing import Final
 
-from sessions.errors import ReplayStoreError
+from sessions.errors.group import ReplayStoreError
 from sessions.replay.extents import Extent, append, total_bytes
 from sessions.replay.regions import Region
 from sessions.replay.session_file import PIECE_BYTES, SessionFile

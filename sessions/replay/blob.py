@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sessions.errors import LocalProtocolError, ReplayStoreError
+from sessions.errors.group import ReplayStoreError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.extents import Extent, ends_of, locate
 from sessions.replay.session_file import SessionFile
 

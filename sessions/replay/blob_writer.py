@@ -18,7 +18,8 @@ import enum
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from sessions.errors import LocalProtocolError, ReplayStoreError
+from sessions.errors.group import ReplayStoreError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.appender import Appender
 from sessions.replay.blob import HEAD_BYTES, TAIL_BYTES, BlobText, StoredBlob
 from sessions.replay.comparison import Comparison

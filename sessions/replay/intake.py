@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.base64_check import Base64Check
 from sessions.replay.blobs import BlobWriter, ReplayBlob, ReplayStore
 from sessions.replay.budget import IngestBudget

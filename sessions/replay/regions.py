@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -16,16 +16,16 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from sessions.episode_errors import McpSessionGoneError
-from sessions.errors import (
+from sessions.errors.episodes import McpSessionGoneError
+from sessions.errors.group import (
     GroupDyingError,
-    LocalProtocolError,
     OverloadedError,
     ShardDiedError,
     ShardGoneError,
     draining_error,
     starting_error,
 )
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.board import Row
 from sessions.lending.connection import Connection
 from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason

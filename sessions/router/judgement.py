@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.lending.cells import Cells
 from sessions.lending.connection import Connection
 from sessions.lending.front import Front

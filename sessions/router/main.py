@@ -17,7 +17,7 @@ import socket
 import struct
 from typing import Final
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.channel import Channel
 from sessions.lending.front import Front
 from sessions.lending.group import Group, Life

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from sessions.episode_errors import BadEpisodeTokenError
+from sessions.errors.episodes import BadEpisodeTokenError
 
 _SALT: Final = b"sessile episode token"
 _PARTS: Final = 2

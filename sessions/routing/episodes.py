@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 _ends_as_retry: Final = re.compile(r"-a[1-9][0-9]*\Z").search
 

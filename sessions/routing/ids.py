@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Final
 from urllib.parse import unquote
 
-from sessions.errors import BadSessionIdError
+from sessions.errors.sessions import BadSessionIdError
 
 ID_PATTERN: Final = r"[A-Za-z0-9._~-]{1,128}"
 _OWNERS_KEPT: Final = 8192  # a session asks often; 2 MiB at the most

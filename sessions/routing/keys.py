@@ -12,7 +12,7 @@ import hmac
 import re
 from typing import Final
 
-from sessions.errors import BadSessionKeyError
+from sessions.errors.sessions import BadSessionKeyError
 from sessions.routing.ids import ID_PATTERN
 
 _SIGNATURE_DIGITS: Final = 32  # 128 bits

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import unquote
 
-from sessions.errors import BadSessionIdError
+from sessions.errors.sessions import BadSessionIdError
 from sessions.routing.cookies import cookie_in
 from sessions.routing.ids import parse_session_id
 from sessions.routing.kinds import CookieNaming, HeaderNaming, Named, Ownership, SessionKind

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from sessions.episode_errors import BadEpisodeTokenError
+from sessions.errors.episodes import BadEpisodeTokenError
 from sessions.routing.episode_tokens import read_episode_token
 from sessions.routing.kinds import Reader, read_bearer_key, read_plain_key
 

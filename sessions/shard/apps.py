@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from starlette.types import ASGIApp
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.lending.group import Group
 from sessions.lending.tally import Tally
 from sessions.routing.claimed_kinds import EPISODE_STOPS, episode_kind

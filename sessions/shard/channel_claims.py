@@ -16,8 +16,8 @@ import itertools
 import logging
 from collections import Counter
 
-from sessions.episode_errors import DuplicateClaimError
-from sessions.errors import LocalProtocolError
+from sessions.errors.episodes import DuplicateClaimError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Claimed, Kind, Message
 

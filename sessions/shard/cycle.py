@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from sessions.errors import InternalError
+from sessions.errors.client_visible import InternalError
 from sessions.shard.refusal import Refusal
 from sessions.wire.head import Head
 

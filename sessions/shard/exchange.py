@@ -22,13 +22,8 @@ from typing import Final, Protocol, cast
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
-from sessions.errors import (
-    BadBodyError,
-    BadHeadError,
-    BodyTooLargeError,
-    BodyTooSlowError,
-    ClientVisibleError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.protocol import BadBodyError, BadHeadError, BodyTooLargeError, BodyTooSlowError
 from sessions.shard.cycle import Cycle, Service, scope_of
 from sessions.shard.lent_transport import LentTransport, SpentTransport
 from sessions.shard.refusal import Refusal

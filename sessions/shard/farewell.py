@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.lending.group import Life
 from sessions.lending.overdue import wait_overdue
 from sessions.settings import Settings

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from sessions.errors import ClientVisibleError, LocalProtocolError, draining_error, starting_error
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.group import draining_error, starting_error
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.connection import Connection
 from sessions.lending.group import Group
 from sessions.lending.place import Place

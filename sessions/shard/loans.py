@@ -16,7 +16,8 @@ import os
 import socket
 from typing import Final
 
-from sessions.errors import ClientVisibleError, LocalProtocolError, RequestError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.cells import Cells
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason

@@ -13,7 +13,7 @@ import logging
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sessions.errors import ClientVisibleError, InternalError
+from sessions.errors.client_visible import ClientVisibleError, InternalError
 from sessions.wire.refusals import refusal_body_of
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from httptools import HttpParserError, HttpRequestParser
 
-from sessions.errors import BadBodyError, LocalProtocolError
+from sessions.errors.protocol import BadBodyError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.wire.chunked import ChunkedScanner
 
 

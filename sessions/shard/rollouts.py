@@ -39,7 +39,8 @@ from sessions.core.samples.hooks import SampleHooks
 from sessions.core.session_core import CoreRules, SessionCore
 from sessions.core.turns.turn_preparer import ReplayRules
 from sessions.engine.http_engines import HttpEngines
-from sessions.errors import BadSessionKeyError, ClientVisibleError, InternalError
+from sessions.errors.client_visible import ClientVisibleError, InternalError
+from sessions.errors.sessions import BadSessionKeyError
 from sessions.lending.group import Group
 from sessions.lending.tally import Tally
 from sessions.replay.blobs import ReplayStore

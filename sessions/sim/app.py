@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.chat import ChatEndpoint
 from sessions.sim.dialects import DIALECTS
 from sessions.sim.echo import EchoEndpoint

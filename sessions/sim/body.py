@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import orjson
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.script import Count, Script
 
 BAD_REQUEST: Final = "Bad Request"  # the type SGLang gives a body that does not validate

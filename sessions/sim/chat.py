@@ -18,7 +18,7 @@ from typing import Any, Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.body import ChatBody
 from sessions.sim.dialects import DIALECTS
 from sessions.sim.experts import Blob, Rows

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.body import ChatBody, parse_body
 from sessions.sim.experts import Blob, Layout, Rows
 from sessions.sim.npy_experts import NpyLayout

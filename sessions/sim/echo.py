@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.faults import WIRE_EXTENSION, Headers, Wire
 
 _REPLAY: Final = "AAAAAAAAAAA="  # two experts of one token

@@ -16,7 +16,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.experts import Blob, Piece
 from sessions.sim.reply import Body
 from sessions.sim.script import Fault, FaultKind

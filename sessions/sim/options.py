@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 from urllib.parse import parse_qsl
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import SIMULATED_ENGINE
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sessions.errors import SettingsError, SimRefusalError
+from sessions.errors.unseen import SettingsError, SimRefusalError
 from sessions.sim.body import ChatBody
 from sessions.sim.chatml import (
     THINK_END,

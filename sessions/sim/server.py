@@ -30,7 +30,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.sim.app import sim_app
 from sessions.sim.experts import Piece
 from sessions.sim.faults import WIRE_EXTENSION, Headers

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.body import ChatBody, body_of, parse_json
 
 _UNKNOWN: Final = (

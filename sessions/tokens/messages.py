@@ -17,7 +17,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn, TypeAlias
 
-from sessions.errors import RequestError, UnrenderableMessageError, UnsupportedContentError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnrenderableMessageError, UnsupportedContentError
 
 Message: TypeAlias = Mapping[str, object]
 

@@ -23,13 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sessions.errors import (
-    RequestError,
-    RoleNotAppendableError,
-    SettingsError,
-    UnprocessableError,
-    UnrenderableMessageError,
-)
+from sessions.errors.client_visible import RequestError, UnprocessableError
+from sessions.errors.turns import RoleNotAppendableError, UnrenderableMessageError
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.families.declaration import Family
 from sessions.tokens.families.detection import Traits, contradicts, detect_family
 from sessions.tokens.families.table import AUTO, DEFAULT, family_of

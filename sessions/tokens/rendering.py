@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sessions.errors import RequestError, UnrenderableMessageError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnrenderableMessageError
 from sessions.tokens.templates import Template, local_now
 
 

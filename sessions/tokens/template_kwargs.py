@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
-from sessions.errors import BadTemplateKwargsError
+from sessions.errors.turns import BadTemplateKwargsError
 from sessions.tokens.families.declaration import Family, ThinkingSwitch
 from sessions.tokens.templates import RESERVED_NAMES
 

@@ -27,7 +27,8 @@ from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from sessions.errors import SettingsError, UnrenderableMessageError
+from sessions.errors.turns import UnrenderableMessageError
+from sessions.errors.unseen import SettingsError
 
 # What a template may raise while it renders: its own refusals, and Python's for the expressions in
 # it (`none + "x"`, `range(10**9)`).

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.heap import return_freed_memory
 from sessions.tokens.huggingface import HuggingFaceTokenizer
 from sessions.tokens.packaged import read_packaged

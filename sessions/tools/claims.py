@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sessions.episode_errors import DuplicateClaimError
+from sessions.errors.episodes import DuplicateClaimError
 
 
 class Claims(Protocol):

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from sessions.episode_errors import BrokenOutError
+from sessions.errors.unseen import BrokenOutError
 
 _T = TypeVar("_T")
 

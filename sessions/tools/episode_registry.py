@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sessions.episode_errors import BadEpisodeTokenError, DuplicateClaimError
+from sessions.errors.episodes import BadEpisodeTokenError, DuplicateClaimError
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import EPISODE
 from sessions.routing.episode_tokens import read_episode_token

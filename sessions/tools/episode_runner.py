@@ -19,7 +19,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sessions.errors import OverloadedError, RequestError, draining_error, stopped_error
+from sessions.errors.client_visible import RequestError
+from sessions.errors.group import OverloadedError, draining_error, stopped_error
 from sessions.routing.episode_tokens import sign_episode_token
 from sessions.routing.episodes import EpisodeId
 from sessions.tools.contained import wait_contained

@@ -19,13 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sessions.errors import (
-    ClientVisibleError,
-    InternalError,
-    MethodNotAllowedError,
-    RequestError,
-    UnknownPathError,
-)
+from sessions.errors.client_visible import ClientVisibleError, InternalError, RequestError
+from sessions.errors.protocol import MethodNotAllowedError, UnknownPathError
 from sessions.tools.cleanup import wait_through
 from sessions.wire.refusals import refusal_body_of
 

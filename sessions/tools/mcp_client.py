@@ -12,7 +12,7 @@ from __future__ import annotations
 import anyio
 from starlette.types import Message, Receive, Send
 
-from sessions.errors import BodyTooLargeError
+from sessions.errors.protocol import BodyTooLargeError
 
 
 class McpClient:

@@ -37,14 +37,11 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from sessions.episode_errors import EpisodeNotRunningError, UnknownToolError
-from sessions.errors import (
-    ClientVisibleError,
-    LocalProtocolError,
-    MethodNotAllowedError,
-    RequestError,
-)
-from sessions.session_errors import ToolNotGrantedError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
+from sessions.errors.episodes import EpisodeNotRunningError, UnknownToolError
+from sessions.errors.protocol import MethodNotAllowedError
+from sessions.errors.seeded_sessions import ToolNotGrantedError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.tools.mcp_client import McpClient
 from sessions.tools.mcp_hosts import check_host
 from sessions.tools.mcp_results import failure_of, listing_of, result_of

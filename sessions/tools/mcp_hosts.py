@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sessions.episode_errors import ForeignOriginError, MisdirectedRequestError
+from sessions.errors.episodes import ForeignOriginError, MisdirectedRequestError
 
 
 def check_host(headers: Mapping[str, str], allowed: frozenset[str]) -> None:

@@ -19,7 +19,7 @@ from mcp_types import CallToolResult, ContentBlock, TextContent
 from mcp_types import Tool as ToolListing
 from pydantic import TypeAdapter, ValidationError
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.tools.tool import Tool
 
 _CONTENT: Final[TypeAdapter[ContentBlock]] = TypeAdapter(ContentBlock)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from sessions.episode_errors import EpisodeNotRunningError
+from sessions.errors.episodes import EpisodeNotRunningError
 from sessions.tools.cleanup import wait_through
 from sessions.tools.contained import wait_contained
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.seeded_sessions import SessionNotOpenError, ToolNotGrantedError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.routing.episodes import EpisodeId
-from sessions.session_errors import SessionNotOpenError, ToolNotGrantedError
 from sessions.tools.open_work import OpenWork
 from sessions.tools.served_tools import ServedTools, ToolCall
 from sessions.tools.tool import Tool, tool_of

@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from sessions.episode_errors import DuplicateClaimError
-from sessions.errors import OverloadedError, draining_error
+from sessions.errors.episodes import DuplicateClaimError
+from sessions.errors.group import OverloadedError, draining_error
+from sessions.errors.seeded_sessions import ReleaseFailedError, SeedMismatchError
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import ENVIRONMENT, ROLLOUT_STOP
-from sessions.session_errors import ReleaseFailedError, SeedMismatchError
 from sessions.tools.contained import wait_contained
 from sessions.tools.context import ToolContext
 from sessions.tools.rollout_stops import RolloutStops

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 
-from sessions.episode_errors import WrongNonceError
+from sessions.errors.episodes import WrongNonceError
 from sessions.routing.episodes import EpisodeId
 from sessions.tools.served_tools import ServedTools, ToolCall
 from sessions.tools.tool import Tool

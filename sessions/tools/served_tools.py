@@ -24,8 +24,9 @@ from typing import Any, Final
 
 import msgspec
 
-from sessions.episode_errors import EpisodeNotRunningError, UnknownToolError
-from sessions.errors import ClientVisibleError, InternalError, LocalProtocolError
+from sessions.errors.client_visible import ClientVisibleError, InternalError
+from sessions.errors.episodes import EpisodeNotRunningError, UnknownToolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.tools.contained import run_contained
 from sessions.tools.open_work import OpenWork
 from sessions.tools.tool import Tool

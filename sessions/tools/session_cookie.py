@@ -20,9 +20,9 @@ from typing import Final
 
 from itsdangerous import TimestampSigner
 
+from sessions.errors.seeded_sessions import BadSessionCookieError
 from sessions.routing.cookies import cookie_in
 from sessions.routing.readers import read_session_cookie
-from sessions.session_errors import BadSessionCookieError
 
 _SALT: Final = b"sessile session cookie "
 _NAME_DIGITS: Final = 16

@@ -18,7 +18,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sessions.session_errors import (
+from sessions.errors.seeded_sessions import (
     BadSessionCookieError,
     BadSessionTokenError,
     ToolNotGrantedError,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 
-from sessions.session_errors import SessionNotOpenError, SessionReleasedError
+from sessions.errors.seeded_sessions import SessionNotOpenError, SessionReleasedError
 from sessions.tools.claims import Claims
 from sessions.tools.seeded_session import not_open_error
 

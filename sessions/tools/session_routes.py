@@ -18,7 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sessions.errors import LocalProtocolError, RequestError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.routing.episodes import EpisodeId
 from sessions.routing.kinds import BodyNaming
 from sessions.tools.context import ToolContext

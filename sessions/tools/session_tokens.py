@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from sessions.session_errors import BadSessionTokenError
+from sessions.errors.seeded_sessions import BadSessionTokenError
 
 SESSION_TOKEN_HEADER: Final = "X-NeMo-Gym-Session-Token"  # noqa: S105 - the name of a header
 _SALT: Final = b"sessile session token "

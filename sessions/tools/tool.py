@@ -20,8 +20,8 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from sessions.episode_errors import ToolArgumentsError
-from sessions.errors import LocalProtocolError
+from sessions.errors.episodes import ToolArgumentsError
+from sessions.errors.unseen import LocalProtocolError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _PLACE: Final = re.compile(r"`\$\.?([^`]*)`")

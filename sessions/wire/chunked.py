@@ -15,7 +15,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from sessions.errors import BadBodyError, LocalProtocolError
+from sessions.errors.protocol import BadBodyError
+from sessions.errors.unseen import LocalProtocolError
 
 # One line, all extensions together, all trailers together; Node allows as much.
 LINE_LIMIT_BYTES: Final = 16384

@@ -26,7 +26,7 @@ from httptools import (
     parse_url,
 )
 
-from sessions.errors import (
+from sessions.errors.protocol import (
     BadHeadError,
     HeadTooLargeError,
     MethodNotAllowedError,

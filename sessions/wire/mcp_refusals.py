@@ -14,7 +14,7 @@ import json
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 
 MCP_PATH: Final = "/mcp"
 _MCP_PATHS: Final = frozenset({MCP_PATH.encode(), MCP_PATH.encode() + b"/"})

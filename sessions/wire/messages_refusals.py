@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from sessions.errors import ClientVisibleError, ContextLengthError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.turns import ContextLengthError
 
 _PATH: Final = re.compile(rb"(?:/sessions/[^/]+)?/v1/messages(?:/count_tokens)?")
 _OVERLOADED: Final = 529

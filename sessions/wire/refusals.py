@@ -9,7 +9,7 @@ Spec: docs/errors.md#by-path
 
 from __future__ import annotations
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.wire.mcp_refusals import is_mcp_path, mcp_body_of
 from sessions.wire.messages_refusals import is_messages_path, messages_body_of
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.wire.refusals import refusal_body_of
 
 SERVER: Final = "sessile"

@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from sessions.chassis.descriptors import raise_descriptor_limit
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import Settings
 from tests.support.stand_ins import status_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessions.chassis.preflight import check_application
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import Settings
 
 

@@ -17,7 +17,7 @@ from sessions.chassis.rundir import (
     open_runtime_dir,
     planned_dir,
 )
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import Settings
 from tests.support.stand_ins import status_of
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sessions.chassis.spool import prepare_spool_dir
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 _UID, _GID = os.getuid(), os.getgid()
 _OTHER = 65534

@@ -18,7 +18,8 @@ from sessions.client.answers import (
     sampled_ids,
 )
 from sessions.client.errors import StatusError, UnusableReplyError
-from sessions.errors import ClientVisibleError, GroupDyingError, OverloadedError, RequestError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
+from sessions.errors.group import GroupDyingError, OverloadedError
 
 
 def answer(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Answer:

@@ -22,7 +22,7 @@ from sessions.client.errors import (
     UnusableReplyError,
 )
 from sessions.client.sync_client import SessionClient
-from sessions.errors import NotReadyError
+from sessions.errors.group import NotReadyError
 from tests.support.fake_server import URL, FakeServer
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from sessions.client.samples import Samples, parse_samples
 from sessions.core.samples.assembly import EmptyReason, Sample, SampleRules, assemble
 from sessions.core.samples.layout import parts_of
 from sessions.core.samples.tensors import tensors_of
-from sessions.errors import SamplesMisalignedError
+from sessions.errors.samples import SamplesMisalignedError
 from tests.client.conftest import Ask
 from tests.support.fake_server import FakeServer
 from tests.support.samples import blob_of, decode, finished, rows_for, turn_of, whole_of

@@ -14,8 +14,9 @@ import pytest
 from starlette.responses import Response
 
 from sessions.core.http_exchange.client_request import ClientRequest
-from sessions.errors import EngineTimeoutError, ReplayBudgetError
-from sessions.turn_errors import IdempotencyKeyReusedError
+from sessions.errors.engine import EngineTimeoutError
+from sessions.errors.group import ReplayBudgetError
+from sessions.errors.turns import IdempotencyKeyReusedError
 from tests.support.desk import Desk, assistant, body_of, is_recorded, user
 from tests.support.engines import json_reply
 from tests.support.waiting import wait_until_async

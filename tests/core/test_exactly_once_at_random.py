@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from sessions.core.http_exchange.client_request import ClientRequest
 from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
-from sessions.errors import ClientVisibleError, EngineTimeoutError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.engine import EngineTimeoutError
 from sessions.tokens.prompts import PromptBuilder, load_prompt_builder
 from tests.support.desk import Desk, assistant, is_recorded, user
 from tests.support.engines import ScriptedEngine

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from sessions.errors import GoneSessionError, HistoryMismatchError
+from sessions.errors.sessions import GoneSessionError
+from sessions.errors.turns import HistoryMismatchError
 from tests.support.desk import Desk, assistant, body_of, is_recorded
 from tests.support.engines import json_reply
 from tests.support.waiting import wait_until_async

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sessions.core.named_code import load_function
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 
 def plain() -> str:

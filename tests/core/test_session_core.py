@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from sessions.errors import (
-    EngineReplyUnusableError,
-    EngineTimeoutError,
-    GoneSessionError,
-    NotReadyError,
-    UnknownSessionError,
-)
+from sessions.errors.engine import EngineReplyUnusableError, EngineTimeoutError
+from sessions.errors.group import NotReadyError
+from sessions.errors.sessions import GoneSessionError, UnknownSessionError
 from tests.support.desk import assistant, body_of, is_recorded
 from tests.support.engines import json_reply
 from tests.support.waiting import wait_until_async

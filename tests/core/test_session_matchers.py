@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sessions.core.matchers.choice import matcher_of
-from sessions.errors import HistoryMismatchError
-from sessions.turn_errors import MatcherFailedError
+from sessions.errors.turns import HistoryMismatchError, MatcherFailedError
 from tests.support.desk import Desk, assistant, is_recorded
 from tests.support.engines import json_reply, sampled_document
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sessions.core.open_sessions.session_options import SessionOptions
-from sessions.errors import RequestError
-from sessions.turn_errors import TokenLimitError, TurnLimitError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import TokenLimitError, TurnLimitError
 from tests.support.desk import assistant, is_recorded
 from tests.support.engines import json_reply
 from tests.support.waiting import wait_until_async

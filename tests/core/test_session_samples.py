@@ -17,12 +17,9 @@ from sessions.core.samples.default_hooks import drop_retries
 from sessions.core.samples.hooks import SampleDraft, SampleHooks
 from sessions.core.texts.json_text import JsonObject
 from sessions.engine.engine import EngineReply
-from sessions.errors import (
-    GoneSessionError,
-    ReplayMismatchError,
-    RequestError,
-    UnknownSessionError,
-)
+from sessions.errors.client_visible import RequestError
+from sessions.errors.samples import ReplayMismatchError
+from sessions.errors.sessions import GoneSessionError, UnknownSessionError
 from tests.support.desk import Desk, assistant, body_of
 from tests.support.engines import json_reply
 from tests.support.samples import rows_for

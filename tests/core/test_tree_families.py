@@ -10,7 +10,7 @@ import pytest
 from sessions.client.answers import Answer
 from sessions.client.samples import parse_samples
 from sessions.engine.engine import EngineReply
-from sessions.errors import RoleNotAppendableError
+from sessions.errors.turns import RoleNotAppendableError
 from sessions.tokens.families.declaration import Family
 from sessions.tokens.families.table import FAMILIES
 from sessions.tokens.prompts import PromptBuilder

@@ -17,9 +17,9 @@ from sessions.core.open_sessions.session_options import SessionOptions
 from sessions.core.samples.hooks import SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree
 from sessions.engine.engine import EngineReply
+from sessions.errors.samples import SampleHookError
+from sessions.errors.turns import TruncatedTurnError, TurnLimitError
 from sessions.replay.session_blobs import CANDIDATES
-from sessions.sample_errors import SampleHookError
-from sessions.turn_errors import TruncatedTurnError, TurnLimitError
 from tests.support.desk import Desk, assistant, body_of, is_recorded
 from tests.support.engines import json_reply
 from tests.support.samples import rows_for

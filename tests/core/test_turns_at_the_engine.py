@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from sessions.core.http_exchange.headers import EngineHeaders
-from sessions.errors import (
-    ClientVisibleError,
-    ContextLengthError,
-    EngineReplyUnusableError,
-    GoneSessionError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.engine import EngineReplyUnusableError
+from sessions.errors.sessions import GoneSessionError
+from sessions.errors.turns import ContextLengthError
 from tests.support.desk import Desk, assistant, is_recorded
 from tests.support.engines import json_reply
 from tests.support.waiting import wait_until_async

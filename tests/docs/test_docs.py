@@ -18,9 +18,8 @@ from sessions.chassis.worker import GroupWorker
 from sessions.client.errors import SessionsClientError
 from sessions.core.histories.linear import MAX_ROLLBACK_TURNS
 from sessions.core.samples.samples_request import NESTING_LIMIT
-from sessions.dialect_errors import EngineDialectUnknownError
-from sessions.episode_errors import EpisodeNotRunningError
-from sessions.errors import ClientVisibleError, SettingsError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.unseen import SettingsError
 from sessions.lending.board import Phase
 from sessions.lending.cells import CellState
 from sessions.lending.channel import QUEUE_LIMIT_BYTES
@@ -33,25 +32,15 @@ from sessions.replay.budget import SMALL_BYTES, STALL_S
 from sessions.replay.comparison import CHAIN_LIMIT
 from sessions.replay.npy_head import LIMIT_CHARS
 from sessions.replay.session_blobs import CANDIDATES
-from sessions.sample_errors import SampleHookError
-from sessions.session_errors import SessionNotOpenError
 from sessions.settings import Settings, read_settings, variable_of
 from sessions.shard.exchange import LEFTOVER_LIMIT_BYTES
-from sessions.turn_errors import TurnLimitError
 from sessions.wire.chunked import LINE_LIMIT_BYTES
+from tests.support.error_classes import error_classes
 from tests.support.pages import ROOT, project_files, rows_of, section_of
 
 T = TypeVar("T")
 RANGE: Final = re.compile(r"^([\d.]+) to ([\d.]+)")
 RULE_WORDS: Final = re.compile(r"\brules? (\d+(?:(?:, | and |, and )\d+)*)")
-ERROR_MODULES: Final = (
-    ClientVisibleError.__module__,
-    EngineDialectUnknownError.__module__,
-    EpisodeNotRunningError.__module__,
-    SessionNotOpenError.__module__,
-    SampleHookError.__module__,
-    TurnLimitError.__module__,
-)
 TEST_NAME: Final = re.compile(r"`(tests/\w+)::(test_\w+)`")
 
 
@@ -198,9 +187,7 @@ def error_row(kind: type[ClientVisibleError]) -> list[str]:
 
 def test_the_errors_of_the_page_are_those_of_the_code():
     told = [row[:6] for row in rows_of(section_of(page("errors"), "statuses"))]
-    true = [
-        error_row(k) for k in subclasses_of(ClientVisibleError) if k.__module__ in ERROR_MODULES
-    ]
+    true = [error_row(kind) for kind in error_classes(ClientVisibleError)]
     assert sorted(told) == sorted(true)
 
 

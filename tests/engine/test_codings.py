@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.engine.codings import PIECE_BYTES, Decoder, decoder_of
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 
 
 def raw_deflate(data: bytes) -> bytes:

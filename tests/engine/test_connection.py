@@ -5,12 +5,9 @@ import pytest
 
 from sessions.engine.connection import BURST_BYTES, EngineConnection
 from sessions.engine.reply_reader import ReplyReader
-from sessions.errors import (
-    EngineTimeoutError,
-    EngineUnreachableError,
-    LocalProtocolError,
-    UnprocessableError,
-)
+from sessions.errors.client_visible import UnprocessableError
+from sessions.errors.engine import EngineTimeoutError, EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 from tests.support.loops import turn
 from tests.support.raw_replies import KeepingSink, chunked_reply, close_reply, length_reply
 

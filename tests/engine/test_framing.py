@@ -11,7 +11,8 @@ from sessions.engine.framing import (
     LengthFraming,
     framing_of,
 )
-from sessions.errors import EngineUnreachableError, LocalProtocolError
+from sessions.errors.engine import EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.wire.chunked import LINE_LIMIT_BYTES
 
 

@@ -5,12 +5,11 @@ import socket
 import pytest
 
 from sessions.engine.http_engines import HttpEngines
-from sessions.errors import (
+from sessions.errors.client_visible import RequestError, UnprocessableError
+from sessions.errors.engine import (
     EngineReplyUnusableError,
     EngineTimeoutError,
     EngineUnreachableError,
-    RequestError,
-    UnprocessableError,
 )
 from sessions.tokens.tokenizer import load_tokenizer
 from tests.support.engine_clients import SILENCE, client_of, engine_at, error_of, request

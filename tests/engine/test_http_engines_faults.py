@@ -8,11 +8,8 @@ import pytest
 
 from sessions.engine.engine import EngineRequest
 from sessions.engine.http_engines import HttpEngines
-from sessions.errors import (
-    ClientVisibleError,
-    EngineTimeoutError,
-    EngineUnreachableError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.engine import EngineTimeoutError, EngineUnreachableError
 from tests.support.loops import BOTH_LOOPS, Backend
 from tests.support.raw_engine import OK, Answer, Asked, RawEngine, Then, raw_engine
 from tests.support.raw_replies import BODY, REPLIES, KeepingSink, length_reply

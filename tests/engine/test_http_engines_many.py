@@ -11,7 +11,7 @@ import pytest
 from sessions.engine.choice import DEAD_S, EngineChoice
 from sessions.engine.engine import EngineReply
 from sessions.engine.http_engines import HttpEngines
-from sessions.errors import EngineUnreachableError
+from sessions.errors.engine import EngineUnreachableError
 from tests.support.engine_clients import SILENCE, client_of, engine_at, error_of, request
 from tests.support.loops import BOTH_LOOPS, Backend, open_descriptors, turn
 from tests.support.raw_engine import OK, RawEngine, answers_in_order, raw_engine

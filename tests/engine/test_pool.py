@@ -11,7 +11,7 @@ from sessions.engine.address import parse_address
 from sessions.engine.connection import EngineConnection
 from sessions.engine.pool import EnginePool
 from sessions.engine.reply_reader import ReplyReader
-from sessions.errors import EngineUnreachableError
+from sessions.errors.engine import EngineUnreachableError
 from tests.support.loops import BOTH_LOOPS, Backend, open_descriptors
 from tests.support.raw_engine import Answer, RawEngine, raw_engine
 from tests.support.waiting import wait_until_async

@@ -4,7 +4,8 @@ import pytest
 
 from sessions.engine.framing import BodyEnd
 from sessions.engine.reply_head import HEAD_LIMIT_BYTES, ReplyHead, ReplyHeadReader
-from sessions.errors import EngineUnreachableError, LocalProtocolError
+from sessions.errors.engine import EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from sessions.engine.engine import Headers
 from sessions.engine.reply_reader import Progress, ReplyReader
-from sessions.errors import (
-    EngineReplyUnusableError,
-    EngineUnreachableError,
-    LocalProtocolError,
-    UnprocessableError,
-)
+from sessions.errors.client_visible import UnprocessableError
+from sessions.errors.engine import EngineReplyUnusableError, EngineUnreachableError
+from sessions.errors.unseen import LocalProtocolError
 from tests.support.raw_replies import (
     BODY,
     CLOSE_REPLIES,

@@ -3,7 +3,8 @@ import pytest
 from sessions.engine.address import parse_address
 from sessions.engine.engine import EngineRequest
 from sessions.engine.request_head import TARGET_LIMIT_BYTES, render_request_head
-from sessions.errors import LocalProtocolError, RequestError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.unseen import LocalProtocolError
 
 ADDRESS = parse_address("http://e:1/pool/v1")
 

@@ -24,7 +24,7 @@ from examples.warehouse_agent import (
     ship_all,
 )
 from examples.warehouse_env import Warehouse
-from sessions.episode_errors import ToolError
+from sessions.errors.episodes import ToolError
 from tests.support.group import ROOT, Groups, RunningGroup, open_groups
 from tests.support.mcp_clients import serving
 from tests.support.topology import LONE, ROUTED_FOUR

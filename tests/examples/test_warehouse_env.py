@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from examples import warehouse_env
 from examples.warehouse_env import ORDER_COUNT, TASK, Place, Warehouse, WarehouseEnvironment
-from sessions.episode_errors import ToolError
+from sessions.errors.episodes import ToolError
 from tests.support.episodes import ORIGIN, context_of
 from tests.support.mcp_clients import serving
 from tests.support.rollouts import error_of, serve_state

@@ -8,7 +8,8 @@ import socket
 
 import pytest
 
-from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError, ShardGoneError
+from sessions.errors.group import NotReadyError, OverloadedError, ShardGoneError
+from sessions.errors.sessions import BadSessionIdError
 from sessions.lending.group import Group
 from sessions.lending.slots import SlotEvent, SlotState
 from sessions.wire.refusals import refusal_body_of

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from sessions.errors import NotReadyError, draining_error
+from sessions.errors.group import NotReadyError, draining_error
 from sessions.lending.slots import SlotState
 from tests.support.fronts import FrontStage, error_code_of
 from tests.support.loops import BOTH_LOOPS, Backend, turn

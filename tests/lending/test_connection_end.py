@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sessions.errors import GroupDyingError, NotReadyError
+from sessions.errors.group import GroupDyingError, NotReadyError
 from sessions.lending.cells import CellState
 from sessions.lending.connection import LINGER_QUIET_S, LINGER_TOTAL_S
 from sessions.lending.group import Group

@@ -10,7 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from sessions.errors import BadSessionIdError, NotReadyError, OverloadedError
+from sessions.errors.group import NotReadyError, OverloadedError
+from sessions.errors.sessions import BadSessionIdError
 from sessions.lending import front as front_module
 from sessions.lending.connection import LINGER_QUIET_S
 from sessions.lending.group import Group

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import ReplayStoreError
+from sessions.errors.group import ReplayStoreError
 from sessions.replay.appender import QUEUE_BYTES, Appender, QueuedAppender
 from sessions.replay.file_store import THREADS, FileReplayStore
 from sessions.replay.session_file import MemoryFiles, SessionFile, SpoolFiles

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import LocalProtocolError, ReplayStoreError
+from sessions.errors.group import ReplayStoreError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.blob import READ_LIMIT_BYTES, BlobText, StoredBlob
 from sessions.replay.extents import Extent
 from sessions.replay.session_file import MemoryFiles, SpoolFiles

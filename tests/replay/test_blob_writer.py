@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy
 import pytest
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.file_store import open_replay_store
 from tests.support.replay_feeding import feed, put, read_all
 

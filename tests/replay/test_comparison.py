@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import ReplayStoreError
+from sessions.errors.group import ReplayStoreError
 from sessions.replay import comparison, session_blobs
 from sessions.replay.comparison import common_bytes
 from sessions.replay.file_store import FileReplayStore, open_replay_store

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import LocalProtocolError, ReplayStoreError
+from sessions.errors.group import ReplayStoreError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.budget import IngestBudget
 from sessions.replay.file_store import open_replay_store
 from sessions.replay.intake import MAX_BLOBS, Intake

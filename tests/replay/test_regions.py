@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.replay.regions import Regions
 
 

@@ -6,15 +6,10 @@ import itertools
 
 import pytest
 
-from sessions.episode_errors import McpSessionGoneError
-from sessions.errors import (
-    ClientVisibleError,
-    GroupDyingError,
-    LocalProtocolError,
-    NotReadyError,
-    OverloadedError,
-    ShardGoneError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.episodes import McpSessionGoneError
+from sessions.errors.group import GroupDyingError, NotReadyError, OverloadedError, ShardGoneError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.board import Phase, Row
 from sessions.lending.messages import Claimed, Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.lending.place import Place

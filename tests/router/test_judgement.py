@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from sessions.errors import ClientVisibleError, GroupDyingError, ShardDiedError, ShardGoneError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.group import GroupDyingError, ShardDiedError, ShardGoneError
 from sessions.lending.cells import Cells, CellState
 from sessions.lending.front import Front
 from sessions.lending.messages import Kind, LendFlag, Message

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import GroupDyingError
+from sessions.errors.group import GroupDyingError
 from sessions.lending.cells import CellState
 from sessions.lending.front import Front
 from sessions.lending.messages import Keep, Kind, Message

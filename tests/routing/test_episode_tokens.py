@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from itsdangerous import URLSafeSerializer
 
-from sessions.episode_errors import BadEpisodeTokenError
+from sessions.errors.episodes import BadEpisodeTokenError
 from sessions.routing import episode_tokens
 from sessions.routing.episode_tokens import (
     EpisodeToken,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 from sessions.routing.episodes import EpisodeId
 
 rollouts = st.text("ab1-a0", min_size=1, max_size=8)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import BadSessionIdError
+from sessions.errors.sessions import BadSessionIdError
 from sessions.routing.ids import mint_session_id, owner_of, parse_session_id
 
 ALPHABET = string.ascii_letters + string.digits + "._~-"

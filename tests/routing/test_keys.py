@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import BadSessionKeyError
+from sessions.errors.sessions import BadSessionKeyError
 from sessions.routing.keys import id_of_session_key, session_key_of, verify_session_key
 
 ids = st.text(string.ascii_letters + string.digits + "._~-", min_size=1, max_size=128)

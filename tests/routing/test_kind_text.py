@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.routing.claimed_kinds import (
     MCP_SESSIONS,
     ROLLOUT_STOPS,

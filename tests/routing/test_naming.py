@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import BadSessionIdError
+from sessions.errors.sessions import BadSessionIdError
 from sessions.routing.claimed_kinds import (
     EPISODE_STOPS,
     MCP_SESSIONS,

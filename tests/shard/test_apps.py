@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.routing.claimed_kinds import EPISODE_STOPS, episode_kind
 from sessions.routing.kind_text import kinds_to_text
 from sessions.routing.kinds import ROLLOUT, HeaderNaming, Ownership, SessionKind

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from sessions.episode_errors import DuplicateClaimError
-from sessions.errors import LocalProtocolError
+from sessions.errors.episodes import DuplicateClaimError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.channel import Channel
 from sessions.lending.messages import Claimed, Kind, Message
 from sessions.shard.channel_claims import ChannelClaims

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from sessions.errors import InternalError
+from sessions.errors.client_visible import InternalError
 from sessions.shard.cycle import Cycle, Service, scope_of
 from sessions.wire.gate import neutral_head, neutralise_upgrade, read_head
 from sessions.wire.head import Head

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import BadBodyError, BodyTooLargeError
+from sessions.errors.protocol import BadBodyError, BodyTooLargeError
 from sessions.lending.cells import CellState
 from sessions.lending.group import Group
 from sessions.shard import exchange as exchange_module

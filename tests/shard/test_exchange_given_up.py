@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions.errors import GroupStoppedError
+from sessions.errors.group import GroupStoppedError
 from sessions.wire.refusals import refusal_body_of
 from tests.support.apps import pattern_of
 from tests.support.fronts import error_code_of

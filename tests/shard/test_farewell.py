@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.shard.farewell import Farewell
 from tests.support.loops import turn
 from tests.support.members import CutError, FakeLife, group_of

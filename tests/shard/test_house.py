@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from sessions.errors import LocalProtocolError, NotReadyError
+from sessions.errors.group import NotReadyError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.connection import Connection
 from sessions.lending.place import Place
 from sessions.shard.exchange import LoanState

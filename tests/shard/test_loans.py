@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.lending.messages import Keep, Kind, LendFlag, Message, RefuseReason
 from sessions.shard.exchange import LoanState
 from tests.support.apps import pattern_of

@@ -10,7 +10,7 @@ import pytest
 
 from sessions.core.records.record_stream import PIECE_BYTES, RecordStream, pieces_of, pin
 from sessions.core.records.turnstile import Turnstile
-from sessions.errors import InternalError
+from sessions.errors.client_visible import InternalError
 from sessions.lending.group import Group
 from tests.support.apps import pattern_of
 from tests.support.parts import FakeBlob

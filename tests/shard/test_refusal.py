@@ -8,7 +8,8 @@ import logging
 
 import pytest
 
-from sessions.errors import BodyTooLargeError, NotReadyError
+from sessions.errors.group import NotReadyError
+from sessions.errors.protocol import BodyTooLargeError
 from sessions.shard.refusal import Guarded, Refusal
 from sessions.wire.refusals import refusal_body_of
 from tests.support.apps import Message, Receive, Send

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import BadBodyError
+from sessions.errors.protocol import BadBodyError
 from sessions.shard.request_body import ChunkDecoder, RequestBody
 from tests.support.raw import chunked
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessions.errors import BodyTooSlowError
+from sessions.errors.protocol import BodyTooSlowError
 from sessions.shard.sweep import Sweep
 from tests.support.apps import pattern_of
 from tests.support.fronts import error_code_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.dialects import DIALECTS
 from sessions.sim.options import Dialect
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.dialects import DIALECTS
 from sessions.sim.experts import Layout, Piece
 from sessions.sim.faults import (

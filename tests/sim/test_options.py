@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.sim.options import Copies, Dialect, SimOptions, Thinking, options_of, parse_sim_url
 
 DOCS = Path(__file__).parents[2] / "docs" / "sim.md"

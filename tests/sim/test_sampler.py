@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from sessions.errors import SettingsError, SimRefusalError
+from sessions.errors.unseen import SettingsError, SimRefusalError
 from sessions.sim.body import ChatBody
 from sessions.sim.chatml import prompt_text, reply_text
 from sessions.sim.options import SimOptions

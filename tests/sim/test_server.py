@@ -16,7 +16,7 @@ import httpx
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.sim.options import SimOptions
 from sessions.sim.server import (
     _config_of,

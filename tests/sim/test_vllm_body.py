@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sessions.errors import SimRefusalError
+from sessions.errors.unseen import SimRefusalError
 from sessions.sim.body import ChatBody
 from sessions.sim.vllm_body import parse_vllm_body
 

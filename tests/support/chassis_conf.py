@@ -25,7 +25,7 @@ import gunicorn_conf
 from gunicorn_conf import *  # noqa: F403 - the product's configuration
 from sessions.chassis import hooks
 from sessions.chassis.roles import Roles
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.lending.board import Phase
 from sessions.lending.group import Group, Life
 

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import HTTPConnection
 
-from sessions.episode_errors import EpisodeNotRunningError
-from sessions.errors import ClientVisibleError, UnknownPathError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.episodes import EpisodeNotRunningError
+from sessions.errors.protocol import UnknownPathError
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.kinds import BodyNaming, CookieNaming, HeaderNaming, Ownership, SessionKind
 from sessions.routing.readers import read_whole_value

@@ -20,7 +20,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from sessions.episode_errors import ToolError
+from sessions.errors.episodes import ToolError
 from sessions.routing.episodes import EpisodeId
 from sessions.settings import read_settings
 from sessions.tools.http_json import Answered

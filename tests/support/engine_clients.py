@@ -13,7 +13,7 @@ import pytest
 
 from sessions.engine.engine import EngineRequest
 from sessions.engine.http_engines import HttpEngines
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from tests.support.raw_engine import Answer, RawEngine, Then, answers_in_order, raw_engine
 
 SILENCE: Final = Answer(b"", Then.STALL)

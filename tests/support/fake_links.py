@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.lending.channel import Channel
 from sessions.lending.connection import Connection
 from sessions.lending.messages import Message

@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sessions.errors import ClientVisibleError, GoneSessionError, UnknownSessionError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.sessions import GoneSessionError, UnknownSessionError
 from tests.support.apps import App, Message, Receive, Send
 
 URL: Final = "http://server.test"

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.lending.connection import LAST_HEAD_S, Connection
 from sessions.lending.front import Front
 from sessions.lending.group import Group

@@ -13,8 +13,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessions.episode_errors import ToolError
-from sessions.errors import UnprocessableError
+from sessions.errors.client_visible import UnprocessableError
+from sessions.errors.episodes import ToolError
 from sessions.tools.context import ToolContext
 from sessions.tools.resources_environment import ResourcesEnvironment
 from sessions.tools.seeded_session import SeededSession

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from sessions.errors import ReplayStoreError
+from sessions.errors.group import ReplayStoreError
 from sessions.replay.blobs import ReplayBlob
 
 

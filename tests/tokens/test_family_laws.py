@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import RoleNotAppendableError
+from sessions.errors.turns import RoleNotAppendableError
 from sessions.tokens.comparison import compare
 from sessions.tokens.families.declaration import ALL_ROLES, Family
 from sessions.tokens.families.table import FAMILIES

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import RequestError, UnrenderableMessageError, UnsupportedContentError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnrenderableMessageError, UnsupportedContentError
 from sessions.tokens.messages import ROLES, normalise_messages
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.families.declaration import Family
 from sessions.tokens.families.table import DEFAULT, FAMILIES, family_of
 from sessions.tokens.prompts import PromptBuilder, load_prompt_builder

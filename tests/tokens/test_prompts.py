@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import (
+from sessions.errors.client_visible import RequestError, UnprocessableError
+from sessions.errors.turns import (
     BadTemplateKwargsError,
-    RequestError,
     RoleNotAppendableError,
-    SettingsError,
-    UnprocessableError,
     UnrenderableMessageError,
     UnsupportedContentError,
 )
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.comparison import compare
 from sessions.tokens.families.declaration import Family
 from sessions.tokens.families.table import DEFAULT, family_of

@@ -2,7 +2,8 @@ from datetime import datetime
 
 import pytest
 
-from sessions.errors import RequestError, UnrenderableMessageError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnrenderableMessageError
 from sessions.tokens.rendering import Rendering
 from sessions.tokens.templates import ChatTemplate
 

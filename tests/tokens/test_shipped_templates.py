@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sessions.errors import UnrenderableMessageError
+from sessions.errors.turns import UnrenderableMessageError
 from sessions.tokens.families.declaration import Family
 from sessions.tokens.families.table import FAMILIES, family_of
 from sessions.tokens.messages import normalise_messages

@@ -3,7 +3,7 @@ from itertools import product
 
 import pytest
 
-from sessions.errors import BadTemplateKwargsError
+from sessions.errors.turns import BadTemplateKwargsError
 from sessions.tokens.families.declaration import Family, ThinkingSwitch
 from sessions.tokens.families.table import DEFAULT
 from sessions.tokens.template_kwargs import template_kwargs_of

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import SettingsError, UnrenderableMessageError
+from sessions.errors.turns import UnrenderableMessageError
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.templates import (
     ChatTemplate,
     Template,

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.tokenizer import load_tokenizer
 
 

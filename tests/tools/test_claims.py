@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessions.episode_errors import DuplicateClaimError
+from sessions.errors.episodes import DuplicateClaimError
 from sessions.tools.claims import LocalClaims
 
 KEY = b"k" * 16

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sessions.episode_errors import BrokenOutError
+from sessions.errors.unseen import BrokenOutError
 from sessions.tools.contained import run_contained, wait_contained
 
 

@@ -5,7 +5,7 @@ import inspect
 import httpx
 import pytest
 
-from sessions.errors import LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.tools.environment import ToolEnvironment
 from sessions.tools.tool import tool_of
 from tests.support.episodes import HeldEnvironment, context_of, open_environment

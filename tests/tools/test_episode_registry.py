@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from sessions.episode_errors import (
+from sessions.errors.episodes import (
     BadEpisodeTokenError,
     DuplicateClaimError,
     EpisodeNotRunningError,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sessions.errors import UnprocessableError
+from sessions.errors.client_visible import UnprocessableError
 from sessions.tools.claims import LocalClaims
 from tests.support.episodes import Opened, Run, context_of, open_environment, wait_for
 from tests.support.rollouts import error_of

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
-from sessions.errors import RequestError, UnprocessableError
+from sessions.errors.client_visible import RequestError, UnprocessableError
 from sessions.tools.http_json import (
     Answered,
     error_reply_of,

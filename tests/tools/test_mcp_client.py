@@ -8,7 +8,7 @@ import anyio
 import pytest
 from starlette.types import Message
 
-from sessions.errors import BodyTooLargeError
+from sessions.errors.protocol import BodyTooLargeError
 from sessions.tools.mcp_client import McpClient
 
 GONE: Message = {"type": "http.disconnect"}

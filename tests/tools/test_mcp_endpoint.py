@@ -15,7 +15,7 @@ from mcp_types import CallToolResult, TextContent
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from sessions.episode_errors import ToolError
+from sessions.errors.episodes import ToolError
 from sessions.routing.episode_tokens import sign_episode_token
 from sessions.routing.episodes import EpisodeId
 from sessions.tools.episode_registry import EpisodeRegistry

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessions.episode_errors import ForeignOriginError, MisdirectedRequestError
+from sessions.errors.episodes import ForeignOriginError, MisdirectedRequestError
 from sessions.tools.mcp_hosts import check_host
 
 ALLOWED = frozenset({"tools.example", "localhost:8000", "[::1]"})

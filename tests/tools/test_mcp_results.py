@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessions.episode_errors import ToolArgumentsError
+from sessions.errors.episodes import ToolArgumentsError
 from sessions.tools.mcp_results import failure_of, listing_of, result_of
 from sessions.tools.tool import tool_of
 

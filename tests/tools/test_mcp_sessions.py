@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from sessions.episode_errors import DuplicateClaimError
+from sessions.errors.episodes import DuplicateClaimError
 from sessions.routing.claim_keys import claim_key
 from sessions.routing.claimed_kinds import MCP_SESSION, MCP_SESSIONS
 from sessions.shard.session_holder import SessionHolder

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sessions.episode_errors import EpisodeNotRunningError
+from sessions.errors.episodes import EpisodeNotRunningError
 from sessions.tools.open_work import OpenWork
 from tests.support.episodes import wait_for
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from sessions.episode_errors import UnknownToolError
-from sessions.errors import LocalProtocolError
-from sessions.session_errors import SessionNotOpenError, ToolNotGrantedError
+from sessions.errors.episodes import UnknownToolError
+from sessions.errors.seeded_sessions import SessionNotOpenError, ToolNotGrantedError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.tools.seeded_session import GrantedTools, SeededSession
 from sessions.tools.tool import tool_of
 

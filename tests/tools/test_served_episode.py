@@ -4,7 +4,7 @@ import hmac
 
 import pytest
 
-from sessions.episode_errors import WrongNonceError
+from sessions.errors.episodes import WrongNonceError
 from sessions.routing.episodes import EpisodeId
 from sessions.tools.served_episode import ServedEpisode
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from sessions.episode_errors import (
+from sessions.errors.client_visible import InternalError
+from sessions.errors.episodes import (
     EpisodeNotRunningError,
     ToolArgumentsError,
     ToolError,
     UnknownToolError,
 )
-from sessions.errors import InternalError, LocalProtocolError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.tools.served_tools import CallState, ServedTools, ToolCall
 from sessions.tools.tool import tool_of
 from tests.support.episodes import wait_for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sessions.errors.seeded_sessions import BadSessionCookieError
 from sessions.routing.readers import read_session_cookie
-from sessions.session_errors import BadSessionCookieError
 from sessions.tools.session_cookie import SessionCookie
 
 SECRET = b"a secret of a test"

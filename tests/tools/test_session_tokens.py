@@ -8,8 +8,8 @@ import json
 import pytest
 from itsdangerous import URLSafeSerializer
 
+from sessions.errors.seeded_sessions import BadSessionTokenError
 from sessions.routing.readers import read_session_token
-from sessions.session_errors import BadSessionTokenError
 from sessions.tools.session_tokens import SessionToken, SessionTokens
 
 SECRET = b"a secret of a test"

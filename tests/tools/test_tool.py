@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.episode_errors import ToolArgumentsError
-from sessions.errors import LocalProtocolError
+from sessions.errors.episodes import ToolArgumentsError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.tools.tool import Tool, tool_of
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import BadBodyError, LocalProtocolError
+from sessions.errors.protocol import BadBodyError
+from sessions.errors.unseen import LocalProtocolError
 from sessions.wire.chunked import LINE_LIMIT_BYTES, ChunkedScanner
 
 MORE = ChunkedScanner.MORE

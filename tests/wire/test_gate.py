@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import (
+from sessions.errors.protocol import (
     BadHeadError,
     HeadTooLargeError,
     MethodNotAllowedError,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sessions.errors import BadHeadError, HeadTooLargeError, RequestError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.protocol import BadHeadError, HeadTooLargeError
 from sessions.wire.gate import read_head
 from tests.support.request_heads import BY_HAND, BY_LLHTTP, raw_of
 

@@ -6,8 +6,9 @@ import pytest
 from mcp_types import JSONRPCError
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 
-from sessions.episode_errors import BadEpisodeTokenError, EpisodeNotRunningError
-from sessions.errors import RequestError, draining_error
+from sessions.errors.client_visible import RequestError
+from sessions.errors.episodes import BadEpisodeTokenError, EpisodeNotRunningError
+from sessions.errors.group import draining_error
 from sessions.wire.mcp_refusals import is_mcp_path, mcp_body_of
 
 GONE = EpisodeNotRunningError("episode r1 is not running on this server")

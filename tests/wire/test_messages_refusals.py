@@ -6,22 +6,12 @@ import anthropic
 import httpx2
 import pytest
 
-from sessions.errors import (
-    BadSessionKeyError,
-    BodyTooLargeError,
-    ClientVisibleError,
-    ContextLengthError,
-    EngineReplyUnusableError,
-    EngineTimeoutError,
-    GoneSessionError,
-    GroupDyingError,
-    HeadTooSlowError,
-    HistoryMismatchError,
-    InternalError,
-    UnknownSessionError,
-    UnprocessableError,
-    draining_error,
-)
+from sessions.errors.client_visible import ClientVisibleError, InternalError, UnprocessableError
+from sessions.errors.engine import EngineReplyUnusableError, EngineTimeoutError
+from sessions.errors.group import GroupDyingError, draining_error
+from sessions.errors.protocol import BodyTooLargeError, HeadTooSlowError
+from sessions.errors.sessions import BadSessionKeyError, GoneSessionError, UnknownSessionError
+from sessions.errors.turns import ContextLengthError, HistoryMismatchError
 from sessions.wire.messages_refusals import (
     error_type_of,
     is_messages_path,

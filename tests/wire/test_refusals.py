@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from sessions.errors import UnknownSessionError
+from sessions.errors.sessions import UnknownSessionError
 from sessions.wire.mcp_refusals import mcp_body_of
 from sessions.wire.messages_refusals import messages_body_of
 from sessions.wire.refusals import refusal_body_of

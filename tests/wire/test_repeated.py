@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 from sessions.wire import repeated
 from sessions.wire.gate import read_head
 from sessions.wire.head import Head

@@ -7,13 +7,9 @@ from email.utils import parsedate_to_datetime
 import httptools
 import pytest
 
-from sessions.errors import (
-    BadHeadError,
-    ClientVisibleError,
-    HeadTooLargeError,
-    NotReadyError,
-    UpgradeRefusedError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.group import NotReadyError
+from sessions.errors.protocol import BadHeadError, HeadTooLargeError, UpgradeRefusedError
 from sessions.wire.refusals import refusal_body_of
 from sessions.wire.replies import render_error, render_reply
 

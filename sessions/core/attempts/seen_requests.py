@@ -24,7 +24,7 @@ from sessions.core.attempts.retry_marks import RetryMarks
 from sessions.core.attempts.shared_turn import SharedTurn
 from sessions.core.attempts.turn_reply import TurnReply
 from sessions.core.histories.checkpoint import Checkpoint
-from sessions.turn_errors import IdempotencyKeyReusedError
+from sessions.errors.turns import IdempotencyKeyReusedError
 
 # Guesses: a client that retries does so within minutes, and its SDK has one key per turn.
 KEYS_KEPT: Final = 256

@@ -17,7 +17,7 @@ from typing import Any
 
 from sessions.core.attempts.shared_turn import SharedTurn
 from sessions.core.attempts.turn_reply import TurnReply
-from sessions.errors import NotReadyError
+from sessions.errors.group import NotReadyError
 
 
 class TurnWait:

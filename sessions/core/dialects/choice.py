@@ -28,9 +28,13 @@ from sessions.core.dialects.vllm import VLLMDialect
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.http_exchange.headers import EngineHeaders
 from sessions.core.texts.json_text import Json, JsonObject, parse_engine_json
-from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.engine.engine import Engine, EngineRequest
-from sessions.errors import ClientVisibleError, EngineReplyUnusableError, EngineTimeoutError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.engine import (
+    EngineDialectUnknownError,
+    EngineReplyUnusableError,
+    EngineTimeoutError,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import Final
 from sessions.core.engine_replies.prompt_echo import SENT_IDS
 from sessions.core.engine_replies.sampled import shown_text
 from sessions.core.texts.json_text import Json, JsonObject
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 
 _MAX_TOKEN_ID: Final = (1 << 32) - 1
 # Counts and times larger than this are no counts or times (and do not fit a float exactly).

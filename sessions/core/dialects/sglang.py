@@ -34,7 +34,7 @@ from sessions.core.dialects.reply_parts import (
 from sessions.core.engine_replies.prompt_echo import PROMPT_IDS
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.texts.json_text import Json, JsonObject
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 
 _ASKS_PROMPT_IDS: Final = "return_prompt_token_ids"
 _FORCED: Final[JsonObject] = {

@@ -33,7 +33,7 @@ from sessions.core.dialects.reply_parts import (
 from sessions.core.engine_replies.prompt_echo import PROMPT_IDS
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.texts.json_text import Json, JsonObject
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 
 _ASKS_IDS: Final = "return_token_ids"
 _TRANSFER: Final = "kv_transfer_params"

@@ -16,7 +16,8 @@ from typing import Final
 
 from sessions.core.engine_replies.replay_fields import blank_replay
 from sessions.core.texts.json_text import Json, JsonObject, parse_engine_json, render_json
-from sessions.errors import ContextLengthError, error_body
+from sessions.errors.client_visible import error_body
+from sessions.errors.turns import ContextLengthError
 
 _SHOWN_BYTES: Final = 4096
 _ERROR_FROM: Final = HTTPStatus.BAD_REQUEST

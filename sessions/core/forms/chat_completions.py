@@ -19,7 +19,7 @@ from sessions.core.forms.chat_request import ChatRequest, parse_chat_request
 from sessions.core.http_exchange.replies import passed_on
 from sessions.core.texts.json_text import render_json
 from sessions.engine.engine import EngineReply
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 
 
 class ChatCompletionsForm:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.forms.chat_request import ChatRequest
 from sessions.engine.engine import EngineReply
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 
 
 class ChatForm(Protocol):

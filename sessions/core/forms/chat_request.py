@@ -14,7 +14,7 @@ from typing import Final
 
 from sessions.core.texts.json_text import Json, JsonObject
 from sessions.core.texts.object_body import parse_object_body
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 _VLLM_PROMPT: Final = "kv_transfer_params.prompt_token_ids"
 # A client that sets one of these believes that it makes the prompt or the record.

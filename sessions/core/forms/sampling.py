@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sessions.core.texts.json_text import Json, JsonObject
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 _MAX_TOKENS: Final = 1 << 31
 _MAX_SEED: Final = (1 << 63) - 1

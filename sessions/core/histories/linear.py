@@ -22,7 +22,7 @@ from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher, matched_count_of
 from sessions.core.records.record import Record
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import HistoryMismatchError
+from sessions.errors.turns import HistoryMismatchError
 
 MAX_ROLLBACK_TURNS: Final = 1
 

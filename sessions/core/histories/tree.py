@@ -25,7 +25,7 @@ from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher
 from sessions.core.records.record import Record
 from sessions.core.texts.json_text import JsonObject
-from sessions.turn_errors import TruncatedTurnError, TurnLimitError
+from sessions.errors.turns import TruncatedTurnError, TurnLimitError
 
 
 class TreeHistory:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote
 
-from sessions.errors import BadHeadError, MethodNotAllowedError, UnknownPathError
+from sessions.errors.protocol import BadHeadError, MethodNotAllowedError, UnknownPathError
 from sessions.routing.ids import parse_session_id
 
 

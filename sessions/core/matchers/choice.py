@@ -12,7 +12,7 @@ from typing import Final
 from sessions.core.matchers.custom import load_matcher
 from sessions.core.matchers.fields import LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY, STRICT
 from sessions.core.matchers.matcher import Matcher
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 MATCHERS: Final[Mapping[str, Matcher]] = MappingProxyType(
     {

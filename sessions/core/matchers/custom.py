@@ -19,7 +19,7 @@ from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Difference
 from sessions.core.named_code import load_function
 from sessions.core.texts.json_text import JsonObject
-from sessions.turn_errors import MatcherFailedError
+from sessions.errors.turns import MatcherFailedError
 
 _log = logging.getLogger(__name__)
 

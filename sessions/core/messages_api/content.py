@@ -18,7 +18,8 @@ from typing import Final, NoReturn
 
 from sessions.core.messages_api.tool_inputs import arguments_of
 from sessions.core.texts.json_text import Json, JsonObject
-from sessions.errors import RequestError, UnsupportedContentError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnsupportedContentError
 
 _ROLES: Final = ("user", "assistant", "system")
 # What a tool says that failed without a word; else a model could not tell.

@@ -23,7 +23,7 @@ from sessions.core.messages_api.reply import reply_of
 from sessions.core.messages_api.request import parse_messages_request
 from sessions.core.texts.json_text import render_json
 from sessions.engine.engine import EngineReply
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 from sessions.wire.messages_refusals import error_type_of, messages_body_of, messages_error_body
 
 

@@ -19,7 +19,8 @@ from sessions.core.forms.chat_request import ChatRequest, chat_request_of
 from sessions.core.messages_api.content import messages_of
 from sessions.core.texts.json_text import Json, JsonObject
 from sessions.core.texts.object_body import parse_object_body
-from sessions.errors import RequestError, UnsupportedContentError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnsupportedContentError
 
 # They change nothing of what the model sees or says: caching, billing, and where things run.
 _LEFT_OUT: Final = frozenset(

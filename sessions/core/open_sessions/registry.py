@@ -19,7 +19,8 @@ from sessions.core.matchers.fields import STRICT
 from sessions.core.matchers.matcher import Matcher
 from sessions.core.open_sessions.session import Session
 from sessions.core.open_sessions.session_options import DEFAULT_OPTIONS, SessionOptions
-from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSessionError
+from sessions.errors.sessions import GoneSessionError, UnknownSessionError
+from sessions.errors.unseen import LocalProtocolError
 
 
 class SessionRegistry:

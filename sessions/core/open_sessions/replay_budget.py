@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sessions.errors import OverloadedError, ReplayBudgetError
+from sessions.errors.group import OverloadedError, ReplayBudgetError
 from sessions.replay.blobs import ReplayStore
 
 # A guess: room for the last turns of the sessions that were open at the edge.

@@ -25,7 +25,7 @@ from sessions.core.matchers.matcher import Matcher
 from sessions.core.open_sessions.session_limits import SessionLimits
 from sessions.core.open_sessions.session_options import DEFAULT_OPTIONS, SessionMode, SessionOptions
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import GoneSessionError
+from sessions.errors.sessions import GoneSessionError
 
 _CANCELLED_KEPT: Final = 64
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.open_sessions.session_options import SessionMode, SessionOptions
-from sessions.turn_errors import TokenLimitError, TurnLimitError
+from sessions.errors.turns import TokenLimitError, TurnLimitError
 
 
 class SessionLimits:

@@ -17,7 +17,7 @@ from sessions.core.histories.tree_view import tree_of
 from sessions.core.open_sessions.session import Session
 from sessions.core.texts.json_text import JsonObject
 from sessions.core.texts.off_loop import off_loop
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 from sessions.tokens.comparison import compare
 from sessions.tokens.prompts import PromptBuilder
 

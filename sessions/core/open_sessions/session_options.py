@@ -18,7 +18,7 @@ from typing import Final
 from sessions.core.forms.sampling import parse_sampling
 from sessions.core.texts.json_text import Json, JsonObject
 from sessions.core.texts.object_body import parse_object_body
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 _MAX_LIMIT: Final = 1 << 50
 

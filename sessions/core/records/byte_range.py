@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sessions.errors import PreconditionFailedError, RangeNotSatisfiableError
+from sessions.errors.protocol import PreconditionFailedError, RangeNotSatisfiableError
 
 _RANGE: Final = re.compile(rb"([0-9]*)[ \t]*-[ \t]*([0-9]*)")
 _UNIT: Final = b"bytes="

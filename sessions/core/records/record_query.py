@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import parse_qsl
 
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 RECORD_MEMBERS: Final = (
     "timestamp",

@@ -20,7 +20,7 @@ from sessions.core.engine_replies.turn_facts import TurnFacts
 from sessions.core.samples.replay_tensor import ReplayTensor, check_replay, replay_tensor_of
 from sessions.core.texts.json_text import JsonObject
 from sessions.core.texts.shared_ids import SharedIds
-from sessions.errors import SamplesMisalignedError
+from sessions.errors.samples import SamplesMisalignedError
 from sessions.replay.scanner import REPLAY_FIELDS
 
 Decode = Callable[[Sequence[int]], str]

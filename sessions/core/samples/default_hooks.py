@@ -18,7 +18,7 @@ from sessions.core.named_code import load_function
 from sessions.core.samples.hooks import SampleDraft, SampleHooks
 from sessions.core.samples.session_tree import Leaf, SessionTree, Turn
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import variable_of
 
 _REWARD: Final = "reward"

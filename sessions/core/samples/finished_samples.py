@@ -17,7 +17,7 @@ from sessions.core.samples.hooks import Completion, PostProcessor, SampleDraft
 from sessions.core.samples.picked_samples import PickedSample
 from sessions.core.samples.samples_request import NESTING_LIMIT, is_shallow
 from sessions.core.texts.json_text import Json, JsonObject, render_json
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import SampleHookError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import SampleHookError
 
 _log = logging.getLogger(__name__)
 

@@ -24,8 +24,12 @@ from sessions.core.samples.hook_call import call_hook, chosen_of
 from sessions.core.samples.hooks import Picker
 from sessions.core.samples.session_tree import Leaf, session_tree_of
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import ReplayGapError, ReplayMismatchError, SamplesMisalignedError
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import (
+    ReplayGapError,
+    ReplayMismatchError,
+    SampleHookError,
+    SamplesMisalignedError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

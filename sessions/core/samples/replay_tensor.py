@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sessions.core.engine_replies.turn_facts import ReplayRows, TurnFacts
-from sessions.errors import ReplayGapError, ReplayMismatchError
+from sessions.errors.samples import ReplayGapError, ReplayMismatchError
 from sessions.replay.blobs import ReplayBlob
 from sessions.replay.shape import row_bytes_of
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sessions.core.texts.json_text import Json, JsonObject
 from sessions.core.texts.object_body import parse_object_body
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 NESTING_LIMIT: Final = 64
 _NESTS: Final = (dict, list, tuple)

@@ -8,7 +8,7 @@ Spec: docs/sessions.md#json
 from __future__ import annotations
 
 from sessions.core.texts.json_text import JsonObject, parse_client_json
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 
 def parse_object_body(raw: bytes) -> JsonObject:

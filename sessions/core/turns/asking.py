@@ -21,7 +21,7 @@ from sessions.core.engine_replies.taken_reply import TakenReply, read_taken
 from sessions.core.engine_replies.turn_facts import TurnFacts, blobs_of
 from sessions.core.texts.shared_text import IdsText
 from sessions.engine.engine import Engine, EngineReply, EngineRequest, Headers
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 from sessions.replay.blobs import ReplayStore
 from sessions.replay.budget import IngestBudget
 from sessions.replay.intake import Intake

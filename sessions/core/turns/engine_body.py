@@ -20,7 +20,7 @@ from sessions.core.dialects.dialect import EngineDialect, ReplayWish
 from sessions.core.forms.chat_request import ChatRequest
 from sessions.core.texts.json_text import JsonObject, render_json
 from sessions.core.texts.shared_text import IdsText, share
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 # Without tools these say nothing, and some engines refuse them.
 _IDLE_TOOL_CHOICES: Final = (None, "none", "auto")

@@ -18,7 +18,7 @@ from typing import Any
 from sessions.core.attempts.shared_turn import SharedTurn
 from sessions.core.attempts.turn_reply import TurnReply
 from sessions.core.open_sessions.session import Session
-from sessions.errors import ClientVisibleError, InternalError
+from sessions.errors.client_visible import ClientVisibleError, InternalError
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from sessions.core.texts.json_text import JsonObject, render_json
 from sessions.core.texts.off_loop import off_loop
 from sessions.core.texts.shared_text import IdsText
 from sessions.core.turns.engine_body import EngineBody, engine_body_of
-from sessions.errors import InternalError, RequestError
+from sessions.errors.client_visible import InternalError, RequestError
 from sessions.tokens.prompts import PromptBuilder
 
 

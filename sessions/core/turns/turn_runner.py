@@ -39,7 +39,7 @@ from sessions.core.texts.shared_text import with_known_parts
 from sessions.core.turns.asking import Asking
 from sessions.core.turns.turn_preparer import PreparedTurn, TurnPreparer
 from sessions.engine.engine import EngineRequest
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 from sessions.replay.blobs import ReplayStore
 
 _log = logging.getLogger(__name__)

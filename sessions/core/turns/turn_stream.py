@@ -19,7 +19,7 @@ from sessions.core.attempts.turn_wait import TurnWait
 from sessions.core.forms.chat_events import UNRECORDED_COMMENT
 from sessions.core.forms.chat_form import ChatForm
 from sessions.core.http_exchange.replies import STREAM_HEADERS
-from sessions.errors import ClientVisibleError
+from sessions.errors.client_visible import ClientVisibleError
 
 
 class TurnStream(Response):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.tokens.families.declaration import ALL_ROLES, Clues, Family, ThinkingSwitch
 
 AUTO: Final = "auto"

@@ -16,8 +16,8 @@ from sessions.core.attempts.seen_requests import (
 from sessions.core.attempts.shared_turn import SharedTurn
 from sessions.core.attempts.turn_reply import TurnReply
 from sessions.core.histories.checkpoint import Checkpoint
-from sessions.errors import EngineTimeoutError
-from sessions.turn_errors import IdempotencyKeyReusedError
+from sessions.errors.engine import EngineTimeoutError
+from sessions.errors.turns import IdempotencyKeyReusedError
 from tests.support.turn_outcomes import checkpoint, turn_reply
 
 

@@ -5,7 +5,8 @@ import pytest
 from sessions.core.attempts.shared_turn import SharedTurn
 from sessions.core.attempts.turn_reply import TurnReply
 from sessions.core.attempts.turn_wait import TurnWait
-from sessions.errors import EngineTimeoutError, NotReadyError
+from sessions.errors.engine import EngineTimeoutError
+from sessions.errors.group import NotReadyError
 from tests.support.turn_outcomes import turn_reply
 
 REPLY = turn_reply()

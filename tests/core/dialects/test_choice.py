@@ -7,9 +7,13 @@ import pytest
 
 from sessions.core.dialects.choice import AUTO, DIALECTS, DialectChoice
 from sessions.core.http_exchange.headers import EngineHeaders
-from sessions.dialect_errors import EngineDialectUnknownError
 from sessions.engine.engine import EngineReply, EngineRequest, OpenSink
-from sessions.errors import EngineReplyUnusableError, EngineTimeoutError, EngineUnreachableError
+from sessions.errors.engine import (
+    EngineDialectUnknownError,
+    EngineReplyUnusableError,
+    EngineTimeoutError,
+    EngineUnreachableError,
+)
 from sessions.settings import ENGINE_DIALECTS
 
 LABELS = EngineHeaders(routing_key=b"x-key")

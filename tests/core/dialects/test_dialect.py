@@ -12,7 +12,7 @@ from sessions.core.dialects.dialect import EngineDialect, ReplayWish
 from sessions.core.engine_replies.prompt_echo import SENT_IDS
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 from tests.support.dialects import document_of
 
 PROMPT = [1, 2, 3]

@@ -13,7 +13,7 @@ from sessions.core.dialects.reply_parts import (
     seconds_of,
     word_of,
 )
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 
 ODD: list[object] = [None, True, -1, "x", [], {}, 1e300, 1 << 70]
 

@@ -8,7 +8,7 @@ from sessions.core.dialects.dialect import ReplayWish
 from sessions.core.dialects.vllm import VLLMDialect
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import EngineReplyUnusableError
+from sessions.errors.engine import EngineReplyUnusableError
 from tests.support.dialects import vllm_document
 
 PROMPT = [1, 2, 3]

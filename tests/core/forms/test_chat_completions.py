@@ -6,7 +6,8 @@ import pytest
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.forms.chat_completions import CHAT_COMPLETIONS
 from sessions.core.forms.chat_request import ChatRequest
-from sessions.errors import EngineTimeoutError, RequestError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.engine import EngineTimeoutError
 from tests.support.engines import json_reply, sampled_document
 
 

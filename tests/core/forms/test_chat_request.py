@@ -4,7 +4,7 @@ import pytest
 
 from sessions.core.forms.chat_request import ChatRequest, parse_chat_request
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 USER = {"role": "user", "content": "hi"}
 

@@ -2,7 +2,7 @@ import pytest
 
 from sessions.core.forms.sampling import parse_sampling, with_sampling
 from sessions.core.texts.json_text import Json
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 
 def test_every_parameter_is_taken_as_it_came():

@@ -10,8 +10,7 @@ from sessions.core.histories.checkpoint import Plan
 from sessions.core.histories.history import History
 from sessions.core.histories.linear import LinearHistory
 from sessions.core.histories.tree import TreeHistory
-from sessions.errors import HistoryMismatchError
-from sessions.turn_errors import TruncatedTurnError, TurnLimitError
+from sessions.errors.turns import HistoryMismatchError, TruncatedTurnError, TurnLimitError
 from tests.support.histories import Message, apply, checkpoint_of, names_of, reply
 
 CAP = 12

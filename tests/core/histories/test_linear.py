@@ -1,7 +1,7 @@
 import pytest
 
 from sessions.core.histories.linear import LinearHistory
-from sessions.errors import HistoryMismatchError
+from sessions.errors.turns import HistoryMismatchError
 from tests.support.histories import Message, apply, names_of, reply, turn, user
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from sessions.core.histories.tree import TreeHistory
-from sessions.errors import UnprocessableError
-from sessions.turn_errors import TruncatedTurnError, TurnLimitError
+from sessions.errors.client_visible import UnprocessableError
+from sessions.errors.turns import TruncatedTurnError, TurnLimitError
 from tests.support.histories import Message, apply, names_of, reply, turn, user
 
 HISTORY: list[Message] = [user("1"), reply("a"), user("2"), reply("b")]

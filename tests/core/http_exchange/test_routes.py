@@ -1,13 +1,9 @@
 import pytest
 
 from sessions.core.http_exchange.routes import Operation, route_of
-from sessions.errors import (
-    BadHeadError,
-    BadSessionIdError,
-    ClientVisibleError,
-    MethodNotAllowedError,
-    UnknownPathError,
-)
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.protocol import BadHeadError, MethodNotAllowedError, UnknownPathError
+from sessions.errors.sessions import BadSessionIdError
 
 
 @pytest.mark.parametrize(

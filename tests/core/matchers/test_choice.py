@@ -4,7 +4,7 @@ from sessions import settings
 from sessions.core.matchers.choice import MATCHERS, matcher_of
 from sessions.core.matchers.custom import CustomMatcher
 from sessions.core.matchers.fields import LOOSE_TOOL_CALL, ROLE_CONTENT_ONLY, STRICT
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 
 
 def test_the_matchers_are_those_of_the_settings():

@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from sessions.core.matchers.custom import load_matcher
-from sessions.errors import SettingsError
-from sessions.turn_errors import MatcherFailedError
+from sessions.errors.turns import MatcherFailedError
+from sessions.errors.unseen import SettingsError
 
 MODULE = "tests.support.own_matchers"
 USER, REPLY = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hi"}

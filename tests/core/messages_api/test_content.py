@@ -4,7 +4,8 @@ import pytest
 
 from sessions.core.messages_api.content import messages_of
 from sessions.core.texts.json_text import Json
-from sessions.errors import RequestError, UnsupportedContentError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnsupportedContentError
 
 HI = {"role": "user", "content": "hi"}
 CACHED = {"cache_control": {"type": "ephemeral"}}

@@ -6,7 +6,7 @@ import pytest
 from sessions.core.engine_replies.sampled import Sampled
 from sessions.core.forms.chat_request import ChatRequest
 from sessions.core.messages_api.form import MESSAGES
-from sessions.errors import EngineTimeoutError
+from sessions.errors.engine import EngineTimeoutError
 from tests.support.engines import json_reply, sampled_document
 
 

@@ -6,7 +6,8 @@ import pytest
 from sessions.core.forms.chat_request import ChatRequest
 from sessions.core.messages_api.request import parse_messages_request
 from sessions.core.texts.json_text import Json
-from sessions.errors import RequestError, UnsupportedContentError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.turns import UnsupportedContentError
 
 HI = {"role": "user", "content": "hi"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}

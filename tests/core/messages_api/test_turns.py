@@ -14,7 +14,9 @@ from sessions.core.matchers.fields import ROLE_CONTENT_ONLY
 from sessions.core.messages_api.form import MESSAGES
 from sessions.core.open_sessions.session_options import SessionMode, SessionOptions
 from sessions.core.texts.json_text import Json
-from sessions.errors import EngineTimeoutError, GoneSessionError, RequestError
+from sessions.errors.client_visible import RequestError
+from sessions.errors.engine import EngineTimeoutError
+from sessions.errors.sessions import GoneSessionError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import Desk, body_of, is_recorded, sent_by, user
 from tests.support.engines import Answer, json_reply

@@ -1,7 +1,8 @@
 import pytest
 
 from sessions.core.open_sessions.registry import SessionRegistry
-from sessions.errors import GoneSessionError, LocalProtocolError, UnknownSessionError
+from sessions.errors.sessions import GoneSessionError, UnknownSessionError
+from sessions.errors.unseen import LocalProtocolError
 
 
 def registry_of(tombstones: int = 2) -> SessionRegistry:

@@ -3,7 +3,8 @@ from collections.abc import Callable
 import pytest
 
 from sessions.core.open_sessions.replay_budget import ReplayBudget
-from sessions.errors import ClientVisibleError, OverloadedError, ReplayBudgetError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.group import OverloadedError, ReplayBudgetError
 
 
 class Stored:

@@ -2,8 +2,8 @@ import pytest
 
 from sessions.core.open_sessions.session import Session
 from sessions.core.open_sessions.session_options import SessionMode, SessionOptions
-from sessions.errors import GoneSessionError
-from sessions.turn_errors import TurnLimitError
+from sessions.errors.sessions import GoneSessionError
+from sessions.errors.turns import TurnLimitError
 from tests.support.histories import reply, turn, user
 
 

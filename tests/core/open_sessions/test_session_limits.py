@@ -5,7 +5,7 @@ import pytest
 from sessions.core.histories.checkpoint import Checkpoint, Plan
 from sessions.core.open_sessions.session_limits import SessionLimits
 from sessions.core.open_sessions.session_options import SessionOptions
-from sessions.turn_errors import TokenLimitError, TurnLimitError
+from sessions.errors.turns import TokenLimitError, TurnLimitError
 from tests.support.turn_outcomes import checkpoint
 
 

@@ -9,7 +9,7 @@ from sessions.core.open_sessions.session_options import (
     parse_session_options,
 )
 from sessions.core.texts.json_text import Json
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 from sessions.settings import SESSION_MODES
 
 LIMITED = SessionOptions(max_turns=10, max_session_tokens=1000, max_tree_turns=7)

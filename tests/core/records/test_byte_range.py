@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.core.records.byte_range import Answer, parse_range, select
-from sessions.errors import PreconditionFailedError, RangeNotSatisfiableError
+from sessions.errors.protocol import PreconditionFailedError, RangeNotSatisfiableError
 
 ETAG = b'"a,b"'
 OTHER = b'"c"'

@@ -1,7 +1,7 @@
 import pytest
 
 from sessions.core.records.record_query import RECORD_MEMBERS, RecordQuery, parse_record_query
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 TEN = list(range(10))
 

@@ -13,7 +13,7 @@ from sessions.core.records.record_query import RecordQuery, parse_record_query
 from sessions.core.records.record_reply import etag_of, records_reply_of
 from sessions.core.records.record_stream import pin
 from sessions.core.records.turnstile import Turnstile
-from sessions.errors import PreconditionFailedError, RangeNotSatisfiableError
+from sessions.errors.protocol import PreconditionFailedError, RangeNotSatisfiableError
 from sessions.replay.splice import SplicedText
 from tests.support.desk import body_of
 from tests.support.parts import FakeBlob

@@ -18,7 +18,7 @@ from sessions.core.records.record_stream import (
     pin,
 )
 from sessions.core.records.turnstile import Turnstile
-from sessions.errors import EngineUnreachableError
+from sessions.errors.engine import EngineUnreachableError
 from sessions.replay.splice import Part, size_of
 from tests.support.loops import caught_in_callbacks, turn
 from tests.support.parts import FakeBlob

@@ -15,10 +15,7 @@ from sessions.core.samples.assembly import (
     TurnSample,
     assemble,
 )
-from sessions.errors import (
-    ReplayMismatchError,
-    SamplesMisalignedError,
-)
+from sessions.errors.samples import ReplayMismatchError, SamplesMisalignedError
 from sessions.replay.taken import InlineBlob
 from tests.support.samples import arrays_of, blob_of, decode, rows_for, turn_of
 

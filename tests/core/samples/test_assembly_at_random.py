@@ -16,7 +16,8 @@ from sessions.core.samples.assembly import (
     TurnSample,
     assemble,
 )
-from sessions.errors import ReplayGapError, UnprocessableError
+from sessions.errors.client_visible import UnprocessableError
+from sessions.errors.samples import ReplayGapError
 from sessions.replay.taken import InlineBlob
 from tests.support.samples import arrays_of, blob_of, decode, npy_of, rows_for, turn_of
 

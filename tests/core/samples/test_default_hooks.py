@@ -13,7 +13,7 @@ from sessions.core.samples.default_hooks import (
 )
 from sessions.core.samples.hooks import Completion, SampleDraft
 from sessions.core.samples.session_tree import Leaf, session_tree_of
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from tests.support.samples import node_of, turn_of
 
 

@@ -15,7 +15,7 @@ from sessions.core.samples.finished_samples import (
 from sessions.core.samples.hooks import PostProcessor, SampleDraft
 from sessions.core.samples.picked_samples import PickedSample, picked_samples_of
 from sessions.core.texts.json_text import JsonObject
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import SampleHookError
 from tests.support.samples import decode, node_of, turn_of
 
 LEAF: JsonObject = {"leaf": {"node_id": "x"}}

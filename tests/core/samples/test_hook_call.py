@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from sessions.core.samples.hook_call import call_hook, chosen_of
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import SampleHookError
 
 
 def test_a_hook_is_given_its_arguments():

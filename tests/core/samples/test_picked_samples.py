@@ -10,8 +10,7 @@ from sessions.core.samples.assembly import EmptyReason, SampleRules
 from sessions.core.samples.default_hooks import drop_retries
 from sessions.core.samples.hooks import Picker
 from sessions.core.samples.picked_samples import PickedSample, picked_samples_of
-from sessions.errors import SamplesMisalignedError
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import SampleHookError, SamplesMisalignedError
 from tests.support.samples import decode, node_of, turn_of
 
 

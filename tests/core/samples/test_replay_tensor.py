@@ -8,7 +8,7 @@ import pytest
 from sessions.core.engine_replies.turn_facts import TurnFacts
 from sessions.core.samples.replay_rows import DecodedRows
 from sessions.core.samples.replay_tensor import ReplayTensor, check_replay, replay_tensor_of
-from sessions.errors import ReplayGapError, ReplayMismatchError
+from sessions.errors.samples import ReplayGapError, ReplayMismatchError
 from sessions.replay.taken import InlineBlob
 from tests.support.samples import blob_of, npy_of, rows_for, turn_of, whole_of
 

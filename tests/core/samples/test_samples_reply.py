@@ -20,7 +20,8 @@ from sessions.core.samples.default_hooks import DEFAULT_HOOKS
 from sessions.core.samples.samples_reply import SampleWork, blobs_in, samples_reply_of
 from sessions.core.samples.samples_request import SamplesRequest
 from sessions.core.texts.json_text import JsonObject
-from sessions.errors import ReplayStoreError, SamplesMisalignedError
+from sessions.errors.group import ReplayStoreError
+from sessions.errors.samples import SamplesMisalignedError
 from sessions.tokens.prompts import PromptBuilder
 from tests.support.desk import sent_by
 from tests.support.parts import FakeBlob

@@ -3,7 +3,7 @@
 import pytest
 
 from sessions.core.samples.samples_request import SamplesRequest, parse_samples_request
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 
 @pytest.mark.parametrize(

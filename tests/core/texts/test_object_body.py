@@ -1,7 +1,7 @@
 import pytest
 
 from sessions.core.texts.object_body import parse_object_body
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 
 def test_an_object_is_taken():

@@ -8,7 +8,7 @@ import pytest
 from sessions.core.texts.shared_text import IdsText
 from sessions.core.turns.asking import Asking, Received
 from sessions.engine.engine import EngineReply, EngineRequest
-from sessions.errors import EngineReplyUnusableError, EngineUnreachableError
+from sessions.errors.engine import EngineReplyUnusableError, EngineUnreachableError
 from sessions.replay.budget import IngestBudget
 from sessions.replay.file_store import FileReplayStore, open_replay_store
 from tests.support.engines import ScriptedEngine, json_reply

@@ -9,7 +9,7 @@ from sessions.core.forms.chat_request import ChatRequest, parse_chat_request
 from sessions.core.texts.json_text import JsonObject
 from sessions.core.texts.shared_text import IdsText
 from sessions.core.turns.engine_body import EngineBody, engine_body_of
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 USER = {"role": "user", "content": "hi"}
 PROMPT = IdsText().followed(array("I", [5, 6]), 0)

@@ -9,7 +9,8 @@ from sessions.core.attempts.turn_reply import TurnReply
 from sessions.core.open_sessions.session import Session
 from sessions.core.turns.running_turns import RunningTurns, TurnCounts
 from sessions.engine.engine import EngineReply
-from sessions.errors import EngineTimeoutError, InternalError, RequestError
+from sessions.errors.client_visible import InternalError, RequestError
+from sessions.errors.engine import EngineTimeoutError
 from tests.support.turn_outcomes import turn_reply
 
 REFUSED = EngineReply(status=400, headers=(), body=b"no")

@@ -9,7 +9,7 @@ from sessions.core.dialects.vllm import VLLMDialect
 from sessions.core.forms.chat_request import ChatRequest, parse_chat_request
 from sessions.core.histories.linear import LinearHistory
 from sessions.core.turns.turn_preparer import ReplayRules, TurnPreparer
-from sessions.errors import InternalError
+from sessions.errors.client_visible import InternalError
 from sessions.tokens.prompts import PromptBuilder
 
 

@@ -5,13 +5,9 @@ from typing import Any
 import pytest
 
 from sessions.engine.engine import EngineReply
-from sessions.errors import (
-    ClientVisibleError,
-    EngineTimeoutError,
-    HistoryMismatchError,
-    InternalError,
-    RequestError,
-)
+from sessions.errors.client_visible import ClientVisibleError, InternalError, RequestError
+from sessions.errors.engine import EngineTimeoutError
+from sessions.errors.turns import HistoryMismatchError
 from sessions.tokens.prompts import Joint
 from tests.support.desk import assistant, is_recorded
 from tests.support.engines import json_reply, sampled_document

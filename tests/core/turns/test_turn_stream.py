@@ -9,7 +9,8 @@ from sessions.core.attempts.turn_reply import TurnReply
 from sessions.core.attempts.turn_wait import TurnWait
 from sessions.core.forms.chat_completions import CHAT_COMPLETIONS
 from sessions.core.turns.turn_stream import TurnStream
-from sessions.errors import EngineTimeoutError, InternalError
+from sessions.errors.client_visible import InternalError
+from sessions.errors.engine import EngineTimeoutError
 from tests.support.desk import sent_by
 from tests.support.engines import json_reply
 from tests.support.turn_outcomes import turn_reply

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import sessions
-from sessions.errors import SettingsError
+from sessions.errors.unseen import SettingsError
 from sessions.settings import TITO_FAMILIES
 from sessions.tokens.families.declaration import ALL_ROLES, Family
 from sessions.tokens.families.table import AUTO, DEFAULT, FAMILIES, family_of

@@ -1,4 +1,4 @@
-from sessions.sample_errors import SampleHookError
+from sessions.errors.samples import SampleHookError
 
 
 def test_a_hook_that_fails_is_final_for_the_request():

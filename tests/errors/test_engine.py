@@ -1,6 +1,6 @@
 """What an error about an engine's dialect says."""
 
-from sessions.dialect_errors import EngineDialectUnknownError
+from sessions.errors.engine import EngineDialectUnknownError
 
 
 def test_an_unknown_dialect_is_final_because_only_a_setting_helps():

@@ -2,15 +2,11 @@
 
 import pytest
 
-from sessions import session_errors
-from sessions.errors import ClientVisibleError
-from sessions.session_errors import ReleaseFailedError
+from sessions.errors.client_visible import ClientVisibleError
+from sessions.errors.seeded_sessions import ReleaseFailedError
+from tests.support.error_classes import error_classes
 
-KINDS = [
-    kind
-    for kind in vars(session_errors).values()
-    if isinstance(kind, type) and kind.__module__ == session_errors.__name__
-]
+KINDS = error_classes(ClientVisibleError, "seeded_sessions")
 
 
 @pytest.mark.parametrize("kind", KINDS)

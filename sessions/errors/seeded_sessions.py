@@ -1,15 +1,14 @@
-"""Errors of sessions that requests seed, in the same shape as all others.
+"""Sessions that requests seed.
 
-Apart from `sessions.errors` only because one file shall stay small; the same rules hold. Each of
-them is told, and none begins a new session instead: a call that lost its session must fail.
+Each is told, and none begins a new session instead: a call that lost its session must fail.
 
 Spec: docs/errors.md#statuses
 """
 
 from __future__ import annotations
 
-from sessions.episode_errors import EpisodeNotRunningError
-from sessions.errors import ClientVisibleError, RequestError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
+from sessions.errors.episodes import EpisodeNotRunningError
 
 
 class BadSessionCookieError(RequestError):

@@ -2,14 +2,10 @@
 
 import pytest
 
-from sessions import episode_errors
-from sessions.errors import RequestError
+from sessions.errors.client_visible import ClientVisibleError, RequestError
+from tests.support.error_classes import error_classes
 
-KINDS = [
-    kind
-    for kind in vars(episode_errors).values()
-    if isinstance(kind, type) and kind.__module__ == episode_errors.__name__
-]
+KINDS = error_classes(ClientVisibleError, "episodes")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,14 +1,13 @@
-"""Errors of episodes and their tools, in the same shape as all others.
+"""Episodes and their tools.
 
-Apart from `sessions.errors` only because one file shall stay small; the same rules hold. A refused
-call never reached its tool, whatever its status.
+A refused call never reached its tool, whatever its status.
 
 Spec: docs/errors.md#statuses
 """
 
 from __future__ import annotations
 
-from sessions.errors import RequestError
+from sessions.errors.client_visible import RequestError
 
 
 class BadEpisodeTokenError(RequestError):
@@ -90,7 +89,3 @@ class ToolError(RequestError):
     status = 422
     type = "tool_error"
     code = "tool_failed"
-
-
-class BrokenOutError(Exception):
-    """An environment's code raised what would have ended more than its own request."""
