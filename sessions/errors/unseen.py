@@ -14,6 +14,10 @@ class LocalProtocolError(Exception):
     """Our own code asked a state machine for a step that it does not have."""
 
 
+class LifespanEndedError(Exception):
+    """The application's lifespan ended while its shard was serving; the shard cannot go on."""
+
+
 class SimRefusalError(Exception):
     """The simulated engine refuses a request, in an engine's flat error form instead of ours.
 

@@ -54,6 +54,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     Raises:
         SettingsError: The application cannot be made of the settings.
         SystemExit: The application's lifespan failed.
+        LifespanEndedError: It ended while the shard was serving.
     """
     loop = asyncio.get_running_loop()
     claims = ChannelClaims()
@@ -75,7 +76,7 @@ async def serve_shard(group: Group, index: int, life: Life) -> None:
     channel.send(hello)  # last: the router is ready by it
     claims.attach(channel)
     beats = asyncio.create_task(beat.run())
-    await has_ended.wait()
+    await server.outlive(has_ended.wait())
     if not group.board.draining:
         # The router is gone and nobody will lend again: a shard must not outlive it.
         logger.error("the channel to the router ended shard=%d", index)
@@ -101,6 +102,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     Raises:
         SettingsError: The application cannot be made of the settings.
         SystemExit: The application's lifespan failed.
+        LifespanEndedError: It ended while the shard was serving.
     """
     house = House(group)
     front = Front(group, house)
@@ -120,7 +122,7 @@ async def serve_lone_shard(group: Group, listeners: list[socket.socket], life: L
     life.on_ready()
     write_ready(group, listeners)
     beats = asyncio.create_task(beat.run())
-    await life.stop_requested.wait()
+    await server.outlive(life.stop_requested.wait())
     await wait_set(life.hurry_requested, group.settings.drain_delay_s)
     house.close()
     await front.drain(lambda: house.lent_count)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from sessions.errors.unseen import LifespanEndedError
 from sessions.lending.unix_listener import listen_unix
 
 _KEEP_ALIVE_S: Final = 75
@@ -44,6 +45,7 @@ class ShardServer(uvicorn.Server):
         config.load()
         super().__init__(config)
         self._has_started = asyncio.Event()
+        self._has_lifespan = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -69,6 +71,28 @@ class ShardServer(uvicorn.Server):
             started.cancel()
             await self._task
 
+    async def outlive(self, event: Coroutine[Any, Any, object]) -> None:
+        """Wait for something, and fall with the application.
+
+        uvicorn would serve on without the lifespan, and what lives in it would be gone in silence.
+
+        Args:
+            event: What is waited for.
+
+        Raises:
+            LifespanEndedError: The lifespan ended first.
+        """
+        tasks = [asyncio.ensure_future(event)]
+        if self._has_lifespan:
+            tasks.append(asyncio.ensure_future(self.lifespan.shutdown_event.wait()))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not tasks[0].done():
+                raise LifespanEndedError("the application's lifespan ended while it was serving")
+        finally:
+            for task in tasks:
+                task.cancel()
+
     async def stop(self) -> None:
         """End the shard socket and the application's lifespan."""
         self.should_exit = True
@@ -78,6 +102,8 @@ class ShardServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so."""
         await super().startup(sockets)
+        # Of an application that has none, it ended at once.
+        self._has_lifespan = not self.lifespan.shutdown_event.is_set()
         self._has_started.set()
 
     @contextlib.contextmanager

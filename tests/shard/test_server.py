@@ -6,13 +6,14 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from sessions.errors.unseen import LifespanEndedError
 from sessions.shard.server import ShardServer
 from tests.support.apps import App, Message, Receive, Send, cases
 from tests.support.loops import turn
@@ -100,6 +101,51 @@ async def test_it_serves_its_socket_only_after_the_application_has_started(tmp_p
         await starting
         assert (await client.read_reply()).status == 200
     await server.stop()
+
+
+class Mortal(Living):
+    """An application whose lifespan ends when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.end = asyncio.Event()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await self.end.wait()
+            raise GeneratorExit
+
+
+async def test_it_falls_with_an_application_whose_lifespan_ends(tmp_path: Path) -> None:
+    app, stop = Mortal(), asyncio.Event()
+    async with started(app, tmp_path / "s") as server:
+        living = asyncio.create_task(server.outlive(stop.wait()))
+        await turn(20)
+        assert not living.done()
+        app.end.set()
+        with pytest.raises(LifespanEndedError, match="while it was serving"):
+            await living
+
+
+@pytest.mark.parametrize("make", [Living, cases])
+async def test_it_waits_on_with_a_living_application_or_one_without_a_lifespan(
+    make: Callable[[], App], tmp_path: Path
+) -> None:
+    async def without(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            raise NotImplementedError
+        await cases()(scope, receive, send)
+
+    app = without if make is cases else make()
+    stop = asyncio.Event()
+    async with started(app, tmp_path / "s") as server:
+        living = asyncio.create_task(server.outlive(stop.wait()))
+        await turn(20)
+        assert not living.done()
+        stop.set()
+        await living
 
 
 async def test_stopping_before_the_start_is_no_error() -> None:
