@@ -199,6 +199,10 @@ class SessionModel:
             del self.turns[self.turns.index(turn.base) + 1 if turn.base else 0 :]
         self.turns.append(turn)
 
+    def may_fill_up(self, count: int) -> bool:
+        """Whether so many turns at once would fill the tree before the last of them is planned."""
+        return self.is_tree and 0 < MAX_TREE_TURNS - len(self.turns) < count
+
     @property
     def _has_grown(self) -> bool:
         return self.is_tree and len(self.turns) >= MAX_TREE_TURNS

@@ -204,7 +204,7 @@ class Player:
         Some may be planned when others are recorded already; which ones, is observed.
         """
         model, made = talk.model, []
-        if model.running or model.max_turns or model.max_tokens:
+        if model.running or model.max_turns or model.max_tokens or model.may_fill_up(len(saids)):
             return
         for said in saids:
             body, sent = talk.request("next", said, form)
