@@ -78,6 +78,11 @@ class Turn:
         return [*self.sent, self.reply]
 
     @property
+    def is_cut(self) -> bool:
+        """Whether its reply was cut off at its limit of tokens."""
+        return self.said is not None and self.said.finish == "length"
+
+    @property
     def tokens(self) -> list[int]:
         """All tokens, the sampled ones last."""
         return self.prompt + self.sampled
@@ -158,9 +163,10 @@ class SessionModel:
             return None, "turn_limit_reached"
         if self.is_tree:
             deepest = max((len(turn.sent) for turn in fits), default=0)
-            base = [None, *(turn for turn in fits if len(turn.sent) == deepest)][-1]
-            is_cut = base is not None and base.said is not None and base.said.finish == "length"
-            return base, "turn_truncated" if is_cut else ""
+            twins = [turn for turn in fits if len(turn.sent) == deepest]
+            whole = [turn for turn in twins if not turn.is_cut]
+            base = [None, *(whole or twins)][-1]
+            return base, "turn_truncated" if base is not None and base.is_cut else ""
         is_too_deep = len(self.turns) - len(fits) > 1
         return [None, *fits][-1], "history_mismatch" if is_too_deep else ""
 

@@ -28,7 +28,7 @@ class Place(Generic[_T]):
     """One beginning of conversations.
 
     Attributes:
-        value: What was put here last; None if nothing was.
+        value: What was put here; None if nothing was.
     """
 
     __slots__ = ("_branches", "value")
@@ -65,7 +65,7 @@ class MessageIndex(Generic[_T]):
         self._root: Place[_T] = Place()
 
     def deepest(self, sent: Sequence[JsonObject]) -> _T | None:
-        """What was put last at the deepest place with a value on a request's way."""
+        """What stands at the deepest place with a value on a request's way."""
         place, found = self._root, self._root.value
         for message in sent:
             following = place.after(message, self._matcher.bucket_of(message), self._matcher)
@@ -75,20 +75,15 @@ class MessageIndex(Generic[_T]):
             found = place.value if place.value is not None else found
         return found
 
-    def put(self, place: Place[_T] | None, messages: Iterable[JsonObject], value: _T) -> Place[_T]:
-        """Put a value where messages lead.
+    def reach(self, place: Place[_T] | None, messages: Iterable[JsonObject]) -> Place[_T]:
+        """The place where messages lead; it is made if there is none.
 
         Args:
             place: Where they begin; None for the root.
             messages: One at least.
-            value: Takes the place of what was put there before.
-
-        Returns:
-            The place.
         """
         here = place or self._root
         for message in messages:
             bucket = self._matcher.bucket_of(message)
             here = here.after(message, bucket, self._matcher) or here.grow(message, bucket)
-        here.value = value
         return here

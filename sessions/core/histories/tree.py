@@ -129,7 +129,10 @@ class TreeHistory:
         added = (*plan.tail, reply)
         node = Node(seq=len(self._nodes), parent=parent, checkpoint=checkpoint, added=added)
         start = None if parent is None else self._places[parent]
-        self._places[node] = self._index.put(start, added, node)
+        place = self._places[node] = self._index.reach(start, added)
+        # Of turns that said the same, one that was cut off must not hide one that goes on.
+        if place.value is None or place.value.is_truncated or not node.is_truncated:
+            place.value = node
         self._by_checkpoint[checkpoint] = node
         self._nodes.append(node)
         return []

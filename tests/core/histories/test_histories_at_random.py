@@ -33,6 +33,11 @@ class Model:
     def candidates(self, sent: list[Message]) -> list[int]:
         return [i for i, turn in enumerate(self.turns) if begins(sent, turn.path)]
 
+    def rank(self, number: int) -> tuple[int, bool, int]:
+        """Of the turns that fit, a tree goes on from the one that is highest here."""
+        turn = self.turns[number]
+        return len(turn.path), not turn.is_truncated, number
+
 
 def begins(sent: list[Message], path: list[Message]) -> bool:
     return [*map(seen, path)] == [*map(seen, sent[: len(path)])]
@@ -117,7 +122,7 @@ def test_a_tree_does_what_a_search_through_all_conversations_does(sendings: list
     for number, sending in enumerate(sendings):
         sent = request_of(model, sending)
         found = model.candidates(sent)
-        base = max(found, key=lambda i: (len(model.turns[i].path), i)) if found else None
+        base = max(found, key=model.rank, default=None)
         try:
             plan = tree.plan(sent)
         except TurnLimitError:

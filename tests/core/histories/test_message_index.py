@@ -31,7 +31,7 @@ def index_of(*conversations: list[Message]) -> tuple[MessageIndex[int], Comparin
     comparing = Comparing()
     index: MessageIndex[int] = MessageIndex(comparing)
     for number, messages in enumerate(conversations):
-        index.put(None, messages, number)
+        index.reach(None, messages).value = number
     comparing.count = 0
     return index, comparing
 
@@ -49,15 +49,16 @@ def test_a_value_of_zero_is_a_value():
     assert index.deepest([user("1"), user("2")]) == 0
 
 
-def test_of_equal_conversations_the_last_is_found():
-    index, _ = index_of([user("1")], [user("1")])
-    assert index.deepest([user("1")]) == 1
+def test_equal_conversations_lead_to_one_place():
+    index, _ = index_of()
+    assert index.reach(None, [user("1")]) is index.reach(None, [user("1")])
 
 
 def test_a_place_is_where_to_go_on():
     index, _ = index_of()
-    place = index.put(None, [user("1")], 0)
-    index.put(place, [reply("a")], 1)
+    place = index.reach(None, [user("1")])
+    place.value = 0
+    index.reach(place, [reply("a")]).value = 1
     assert index.deepest([user("1"), reply("a")]) == 1
 
 

@@ -139,6 +139,15 @@ def test_a_reply_that_was_cut_off_cannot_be_gone_on_from():
     assert base_of(tree, [user("1")]) is None, "it can be sampled again"
 
 
+@pytest.mark.parametrize("reasons", [["stop", "length"], ["length", "stop"]])
+def test_a_reply_that_was_cut_off_does_not_hide_one_that_says_the_same(reasons: list[str]):
+    tree = TreeHistory(10)
+    for reason in reasons:
+        apply(tree, tree.plan([user("1")]), "a", reason)
+    whole = tree.nodes[reasons.index("stop")]
+    assert tree.plan([user("1"), reply("a"), user("2")]).base is whole.checkpoint
+
+
 def test_the_turn_before_one_that_was_cut_off_can_be_gone_on_from(tree: TreeHistory):
     apply(tree, tree.plan([*HISTORY, user("3")]), "c", "length")
     assert base_of(tree, [*HISTORY, user("3")]) == "b"
