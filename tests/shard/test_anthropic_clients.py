@@ -16,7 +16,16 @@ import httpx2
 import pytest
 
 from sessions.tokens.prompts import PromptBuilder
-from tests.support.rollouts import CHAT, ORIGIN, chat, create, message_of, open_rollouts, user
+from tests.support.rollouts import (
+    CHAT,
+    ORIGIN,
+    assert_exact_tokens,
+    chat,
+    create,
+    message_of,
+    open_rollouts,
+    user,
+)
 
 TOOLS: Any = [
     {
@@ -83,14 +92,7 @@ async def test_the_sdk_holds_a_session_plain_and_streamed(prompts: PromptBuilder
         assert "tool_use" in reasons
         read = (await http.get(f"/sessions/{created['session_id']}")).json()
         assert len(read["records"]) == 8
-        assert read["metadata"]["tito_session_mismatch"] == []
-        tokens: list[int] = []
-        for record in read["records"]:
-            prompt = record["request"]["input_ids"]
-            assert prompt[: len(tokens)] == tokens
-            meta = record["response"]["choices"][0]["meta_info"]
-            tokens = prompt + [entry[1] for entry in meta["output_token_logprobs"]]
-        assert read["metadata"]["accumulated_token_ids"] == tokens
+        assert_exact_tokens(read)
 
 
 async def test_a_session_key_names_the_session_for_either_credential(prompts: PromptBuilder):

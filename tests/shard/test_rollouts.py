@@ -13,6 +13,7 @@ from sessions.tokens.prompts import PromptBuilder
 from tests.support.rollouts import (
     CHAT,
     SECRET,
+    assert_exact_tokens,
     chat,
     create,
     error_of,
@@ -47,14 +48,7 @@ async def test_ten_turns_with_tools_keep_every_token(client: httpx.AsyncClient):
         ] or [f"and tomorrow {number}?"]
     read = (await client.get(f"/sessions/{session}")).json()
     assert len(read["records"]) == 10
-    assert read["metadata"]["tito_session_mismatch"] == []
-    tokens: list[int] = []
-    for record in read["records"]:
-        prompt = record["request"]["input_ids"]
-        assert prompt[: len(tokens)] == tokens
-        meta = record["response"]["choices"][0]["meta_info"]
-        tokens = prompt + [entry[1] for entry in meta["output_token_logprobs"]]
-    assert read["metadata"]["accumulated_token_ids"] == tokens
+    assert_exact_tokens(read)
 
 
 async def test_the_openai_sdk_holds_a_session_plain_and_streamed(prompts: PromptBuilder):

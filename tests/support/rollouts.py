@@ -210,3 +210,15 @@ def _bare_scope(method: str, path: str) -> dict[str, Any]:
         "root_path": "",
         "asgi": {"spec_version": "2.4"},
     }
+
+
+def assert_exact_tokens(read: dict[str, Any]) -> None:
+    """Check what is read of a linear session: each prompt begins with all tokens before it."""
+    assert read["metadata"]["tito_session_mismatch"] == []
+    tokens: list[int] = []
+    for record in read["records"]:
+        prompt = record["request"]["input_ids"]
+        assert prompt[: len(tokens)] == tokens
+        meta = record["response"]["choices"][0]["meta_info"]
+        tokens = prompt + [entry[1] for entry in meta["output_token_logprobs"]]
+    assert read["metadata"]["accumulated_token_ids"] == tokens
