@@ -131,6 +131,15 @@ class Verdict:
         got = self.got.median
         return got >= self.limit if self.at_least else got <= self.limit
 
+    def line(self) -> str:
+        """The figure, its spread, the goal, and whether it is met."""
+        sign, got = ">=" if self.at_least else "<=", self.got
+        told = "met" if self.is_met else "MISSED"
+        return (
+            f"{self.what:46} {got.median:7.2f} ({got.low:.2f}-{got.high:.2f})"
+            f"  goal {sign} {self.limit:g}: {told}"
+        )
+
     def to_json(self) -> dict[str, object]:
         """All of it."""
         return asdict(self) | {"is_met": self.is_met}

@@ -117,13 +117,7 @@ def render(outcome: Outcome) -> str:
         lines.append(f"{server:26} {speed:7.0f} MiB/s  {cpu:.3f} CPU ms/MiB")
     idle, busy = (statistics.median(v) for v in (outcome.idle_p99_ms, outcome.busy_p99_ms))
     lines.append(f"chats: p99 {idle:.1f} ms idle, {busy:.1f} ms beside {DOWNLOADS} downloads")
-    for verdict in verdicts_of(outcome):
-        sign, got = ">=" if verdict.at_least else "<=", verdict.got
-        told = "met" if verdict.is_met else "MISSED"
-        lines.append(
-            f"{verdict.what:46} {got.median:7.2f} ({got.low:.2f}-{got.high:.2f})"
-            f"  goal {sign} {verdict.limit:g}: {told}"
-        )
+    lines += [verdict.line() for verdict in verdicts_of(outcome)]
     return "\n".join(lines)
 
 

@@ -119,13 +119,7 @@ def render(outcome: Outcome) -> str:
         f"usual way  {usual_wall.median:6.2f} s  {usual.median:6.2f} CPU ms/MiB",
         f"small questions while idle: p99 {percentile_of(idle, 0.99):.1f} ms",
     ]
-    for verdict in verdicts_of(outcome):
-        sign, got = ">=" if verdict.at_least else "<=", verdict.got
-        told = "met" if verdict.is_met else "MISSED"
-        lines.append(
-            f"{verdict.what:38} {got.median:7.2f} ({got.low:.2f}-{got.high:.2f})"
-            f"  goal {sign} {verdict.limit:g}: {told}"
-        )
+    lines += [verdict.line() for verdict in verdicts_of(outcome)]
     return "\n".join(lines)
 
 
